@@ -85,7 +85,8 @@ Work tree_sum(ThreadPool& /*pool*/, Isa /*isa*/, const Model& model) {
             std::vector<float*> slots;
             slots.reserve(kParts);
             for (int i = 0; i < kParts; ++i) slots.push_back(parts->data() + i * count);
-            collectives::run_merges(runtime::Precision::kFp32, merges, slots, out->data(), count);
+            float* const sum = out->data();
+            collectives::run_merges(runtime::Precision::kFp32, merges, slots, {&sum, 1}, count);
           }};
 }
 

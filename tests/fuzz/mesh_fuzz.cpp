@@ -61,9 +61,6 @@ struct Input {
       }
       frames.emplace_back(reinterpret_cast<const char*>(&header), sizeof header);
       frames.back() += payload;
-      if (header.kind != FrameKind::kPartials && header.kind != FrameKind::kSums) {
-        frames.back().append(padding_of(payload.size()), '\0');
-      }
     }
   }
 

@@ -22,11 +22,6 @@ class SlowedTransport : public collectives::Transport {
     slow_down();
     return inner_.try_write(peer, buffers);
   }
-  Result<std::span<std::byte>> peek(int peer, std::size_t wanted) override {
-    slow_down();
-    return inner_.peek(peer, wanted);
-  }
-  void take(int peer, std::size_t bytes) override { inner_.take(peer, bytes); }
   bool reports_late() const override { return inner_.reports_late(); }
   bool shares_memory(int peer) const override { return inner_.shares_memory(peer); }
   bool detects_changes(int peer) const override { return inner_.detects_changes(peer); }

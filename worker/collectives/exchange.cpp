@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <limits>
 
 #include "common/base/check.h"
+#include "worker/collectives/spin.h"
 
 namespace tilewright::collectives {
 namespace {
@@ -16,7 +18,7 @@ namespace {
 struct Outgoing {
   int peer = 0;
   FrameHeader header;
-  std::array<iovec, 3> iovecs;  // header, payload, padding
+  std::array<iovec, 2> iovecs;  // header, payload
   std::span<iovec> left;
 };
 
@@ -27,8 +29,7 @@ struct Incoming {
   std::span<std::byte> bytes;
   std::size_t max_bytes = 0;
   FrameHeader header;
-  std::size_t received = 0;  // bytes of header, payload and padding
-  std::array<std::byte, kFrameAlignment> padding;
+  std::size_t received = 0;  // bytes of header and payload
   bool complete = false;
 };
 
@@ -47,10 +48,9 @@ class Exchange {
     one.header.kind = kind_;
     one.header.operation = operation_;
     one.iovecs = {net::make_iovec(&one.header, sizeof one.header),
-                  net::make_iovec(bytes.data(), bytes.size()),
-                  net::make_iovec(kPadding.data(), padding_of(bytes.size()))};
+                  net::make_iovec(bytes.data(), bytes.size())};
     one.left = one.iovecs;
-    mesh_.seal(peer, one.header, std::span(one.iovecs).subspan(1, 1));
+    mesh_.seal(peer, one.header, std::span(one.iovecs).subspan(1));
   }
   void receive(int peer, std::string* text, std::size_t max_bytes) {
     Incoming& one = in_.emplace_back();
@@ -65,37 +65,53 @@ class Exchange {
   }
 
   void run() {
-    while (true) {
-      mesh_.throw_if_aborted();
-      std::vector<pollfd> fds{{mesh_.cancel_token().fd(), POLLIN, 0}};
-      std::string waiting_for;
-      bool waits = false;
-      for (Outgoing& one : out_) {
-        if (advance(one)) continue;
-        // POLLRDHUP: a peer that closed the connection will not read the rest, even if the kernel
-        // still accepts it.
-        mesh_.transport().watch(one.peer, POLLOUT | POLLRDHUP, fds);
-        waits = true;
-        waiting_for = mesh_.name(one.peer);
-      }
-      for (Incoming& one : in_) {
-        if (advance(one)) continue;
-        mesh_.transport().watch(one.peer, POLLIN, fds);
-        waits = true;
-        waiting_for = mesh_.name(one.peer);
-      }
-      if (!waits) return;
-      if (monotonic_now() >= deadline_) {
+    const MonotonicTime spin_end = monotonic_now() + kSpinTime;
+    while (!advance()) {
+      const MonotonicTime now = monotonic_now();
+      if (now >= deadline_) {
         throw Failure(ExitCode::kPeerLost,
                       fmt::format("the {} in membership epoch {} is not finished by the deadline: "
                                   "waiting for {}",
-                                  name_of(kind_), mesh_.epoch(), waiting_for));
+                                  name_of(kind_), mesh_.epoch(), waiting_for()));
       }
-      mesh_.transport().wait(fds, deadline_);
+      if (now < spin_end) {
+        sched_yield();
+      } else {
+        wait();
+      }
     }
   }
 
  private:
+  // Transfers as much as possible without blocking; true when the operation is complete.
+  bool advance() {
+    mesh_.throw_if_aborted();
+    bool complete = true;
+    for (Outgoing& one : out_) complete = advance(one) && complete;
+    for (Incoming& one : in_) complete = advance(one) && complete;
+    return complete;
+  }
+
+  void wait() {
+    std::vector<pollfd> fds{{mesh_.cancel_token().fd(), POLLIN, 0}};
+    for (const Outgoing& one : out_) {
+      // POLLRDHUP: a peer that closed the connection will not read the rest, even if the kernel
+      // still accepts it.
+      if (!one.left.empty()) mesh_.transport().watch(one.peer, POLLOUT | POLLRDHUP, fds);
+    }
+    for (const Incoming& one : in_) {
+      if (!one.complete) mesh_.transport().watch(one.peer, POLLIN, fds);
+    }
+    mesh_.transport().wait(fds, deadline_);
+  }
+
+  std::string waiting_for() const {
+    const auto receives = std::ranges::find(in_, false, &Incoming::complete);
+    if (receives != in_.end()) return mesh_.name(receives->peer);
+    return mesh_.name(
+        std::ranges::find_if(out_, [](const Outgoing& one) { return !one.left.empty(); })->peer);
+  }
+
   // Returns true when the whole frame is sent.
   bool advance(Outgoing& one) {
     while (!one.left.empty()) {
@@ -114,11 +130,7 @@ class Exchange {
       if (one.received >= sizeof(FrameHeader)) {
         if (one.received == sizeof(FrameHeader)) open(one);
         const auto payload = one.text ? std::as_writable_bytes(std::span(*one.text)) : one.bytes;
-        const std::size_t at = one.received - sizeof(FrameHeader);
-        buffer =
-            at < payload.size()
-                ? payload.subspan(at)
-                : std::span(one.padding).first(payload.size() + padding_of(payload.size()) - at);
+        buffer = payload.subspan(one.received - sizeof(FrameHeader));
         if (buffer.empty()) {
           mesh_.check_payload(one.peer, one.header, payload);
           one.complete = true;
@@ -253,6 +265,23 @@ std::vector<std::string> all_gather(Mesh& mesh, std::string_view text, std::size
   exchange.run();
   result[static_cast<std::size_t>(mesh.rank())] = text;
   return result;
+}
+
+std::vector<std::vector<bool>> all_gather_bits(Mesh& mesh, const std::vector<bool>& bits,
+                                               MonotonicTime deadline) {
+  const auto world = static_cast<std::size_t>(mesh.world());
+  std::string digits;
+  for (const bool bit : bits) digits += bit ? '1' : '0';
+  std::vector<std::vector<bool>> all;
+  for (const std::string& row : all_gather(mesh, digits, world, deadline)) {
+    if (row.size() != world || row.find_first_not_of("01") != std::string::npos) {
+      throw mesh.lost(static_cast<int>(all.size()),
+                      fmt::format("sent {} bytes, expected {} digits 0 or 1,", row.size(), world));
+    }
+    std::vector<bool>& one = all.emplace_back();
+    for (const char digit : row) one.push_back(digit == '1');
+  }
+  return all;
 }
 
 }  // namespace tilewright::collectives

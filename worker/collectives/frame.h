@@ -3,7 +3,6 @@
 
 #include <sys/uio.h>
 
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -37,14 +36,6 @@ struct FrameHeader {
   static constexpr std::size_t kMaxReason = 2048;  // bytes of a kAbort payload
 };
 static_assert(sizeof(FrameHeader) == 48);
-
-// After the payload of kBarrier, kBroadcast and kGather zeros follow up to a multiple of this many
-// bytes, so that the numbers of later frames are aligned in shared memory.
-inline constexpr std::size_t kFrameAlignment = sizeof(float);
-inline constexpr std::array<std::byte, kFrameAlignment> kPadding{};
-constexpr std::size_t padding_of(std::size_t payload_bytes) {
-  return (kFrameAlignment - payload_bytes % kFrameAlignment) % kFrameAlignment;
-}
 
 // Completes a header whose other fields are final: the size of the payload and the checksums.
 void seal(FrameHeader& header, std::span<const iovec> payload, bool tls = false);

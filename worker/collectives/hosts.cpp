@@ -1,9 +1,6 @@
 #include "worker/collectives/hosts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <string>
 
 #include "worker/collectives/buckets.h"
 #include "worker/collectives/exchange.h"
@@ -11,17 +8,6 @@
 
 namespace tilewright::collectives {
 namespace {
-
-constexpr char kSameHost = '1';
-constexpr char kOtherHost = '0';
-
-std::string row_of(const Mesh& mesh) {
-  std::string row;
-  for (int peer = 0; peer < mesh.world(); ++peer) {
-    row += peer == mesh.rank() || mesh.transport().shares_memory(peer) ? kSameHost : kOtherHost;
-  }
-  return row;
-}
 
 // Whether all pairs of the ranks [begin, end) share memory.
 bool share_all(const std::vector<std::vector<bool>>& shares_memory, std::size_t begin,
@@ -61,19 +47,12 @@ HostPlan agree_on_hosts(Mesh& mesh, MonotonicTime deadline) {
   // Fewer ranks cannot be on several hosts with several ranks each.
   if (mesh.world() < 4) return {};
   const auto world = static_cast<std::size_t>(mesh.world());
-  const std::vector<std::string> rows = all_gather(mesh, row_of(mesh), world, deadline);
-  std::vector<std::vector<bool>> shares_memory;
-  for (std::size_t rank = 0; rank < world; ++rank) {
-    const std::string& row = rows[rank];
-    if (row.size() != world ||
-        row.find_first_not_of({kSameHost, kOtherHost}) != std::string::npos) {
-      throw mesh.lost(static_cast<int>(rank),
-                      fmt::format("sent {} bytes about its links, expected {} digits 0 or 1",
-                                  row.size(), world));
-    }
-    std::vector<bool>& shares = shares_memory.emplace_back();
-    for (const char digit : row) shares.push_back(digit == kSameHost);
+  std::vector<bool> own(world);
+  for (int peer = 0; peer < mesh.world(); ++peer) {
+    own[static_cast<std::size_t>(peer)] =
+        peer == mesh.rank() || mesh.transport().shares_memory(peer);
   }
+  const auto shares_memory = all_gather_bits(mesh, own, deadline);
   const int ranks = ranks_per_host(shares_memory);
   const bool one_host = share_all(shares_memory, 0, world);
   return {ranks, chunk_elements_for(one_host ? 1 : mesh.world() / ranks)};

@@ -26,7 +26,7 @@ namespace tilewright::collectives {
 // Higher after every change of the greeting (mesh_builder.cpp) or of the frames. The proof, the size
 // of the greeting, the place of the version in it and the replies are the same in all versions, so
 // that a process of another version gets a reason.
-inline constexpr std::uint64_t kMeshProtocolVersion = 6;
+inline constexpr std::uint64_t kMeshProtocolVersion = 7;
 
 inline constexpr int kMaxStreams = 16;
 

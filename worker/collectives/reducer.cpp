@@ -8,18 +8,11 @@
 #include <system_error>
 
 #include "common/net/wait.h"
+#include "worker/collectives/spin.h"
 #include "worker/collectives/sum.h"
 #include "worker/runtime/float_mode.h"
 
 namespace tilewright::collectives {
-namespace {
-
-// How long a thread tries before it sleeps, while the computation waits anyway: waking a thread takes
-// about as long. During the computation it would take CPU time from it.
-constexpr Duration kSpinTime = std::chrono::microseconds(50);
-
-}  // namespace
-
 Reducer::Reducer(Mesh& mesh, std::span<const Range> split, int shards, ReducerOptions options)
     : mesh_(mesh), layout_(options.mode, split), options_(std::move(options)) {
   TW_CHECK(layout_.world() == mesh.world(), "shards are split among {} ranks, the mesh has {}",
@@ -127,8 +120,8 @@ void Reducer::start_bucket(int bucket) {
   const Range& range = buckets_[static_cast<std::size_t>(bucket)];
   std::vector<float*> slots;
   for (const GradientPart& part : parts_.parts) slots.push_back(part.data + range.begin);
-  run_merges(precision_of(parts_, range), layout_.merges, slots, parts_.sum + range.begin,
-             range.size());
+  float* const sum = parts_.sum + range.begin;
+  run_merges(precision_of(parts_, range), layout_.merges, slots, {&sum, 1}, range.size());
   options_.faults.hit("bucket.done");
 }
 

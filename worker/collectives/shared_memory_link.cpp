@@ -1,23 +1,11 @@
 #include "worker/collectives/shared_memory_link.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
-#include <iterator>
 #include <new>
-#include <sstream>
 #include <utility>
-#include <vector>
-
-#include "common/base/random.h"
 
 namespace tilewright::collectives {
 namespace {
@@ -25,14 +13,6 @@ namespace {
 constexpr std::size_t kRing = SharedMemoryLink::kRingBytes;
 // A transfer becomes visible in pieces, so that the other end can begin.
 constexpr std::size_t kPiece = kRing / 4;
-constexpr int kNameBytes = 16;
-
-Error unsupported(const std::string& what) { return {ExitCode::kUnsupported, what}; }
-
-Error refused(std::string_view call) {
-  return unsupported(fmt::format("{}: {}", call, std::strerror(errno)));
-}
-
 }  // namespace
 
 // Positions count bytes since the beginning; the offset in the ring is the remainder. Each end
@@ -48,72 +28,21 @@ struct SharedMemoryLink::Segment {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-SharedMemoryLink::SharedMemoryLink(FileDescriptor memory, Segment* segment, std::string name,
-                                   bool creator)
-    : memory_(std::move(memory)),
-      segment_(segment),
-      name_(std::move(name)),
-      self_(creator ? 0 : 1) {}
-
-SharedMemoryLink::~SharedMemoryLink() { munmap(segment_, sizeof(Segment)); }
-
+// With all pages allocated no access can fail later.
 Result<std::unique_ptr<SharedMemoryLink>> SharedMemoryLink::create() {
-  std::string name = "tilewright-" + random_hex(kNameBytes);
-  FileDescriptor memory(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!memory) return refused("memfd_create");
-  // With all pages allocated and the size sealed no access can fail later.
-  int problem = EINTR;
-  while (problem == EINTR) problem = posix_fallocate(memory.get(), 0, sizeof(Segment));
-  if (problem != 0) {
-    errno = problem;
-    return refused(fmt::format("{} bytes of shared memory", sizeof(Segment)));
-  }
-  if (fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return refused("F_ADD_SEALS");
-  }
-  void* mapped =
-      mmap(nullptr, sizeof(Segment), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
-  if (mapped == MAP_FAILED) return refused("mmap");
+  auto made = SharedSegment::create(sizeof(Segment), SharedSegment::Pages::kNow);
+  if (!made.ok()) return made.error();
+  auto* const segment = new (made->data()) Segment;
   return std::unique_ptr<SharedMemoryLink>(
-      new SharedMemoryLink(std::move(memory), new (mapped) Segment, std::move(name), true));
-}
-
-std::string SharedMemoryLink::offer() const {
-  return fmt::format("{} {} {}", getpid(), memory_.get(), name_);
+      new SharedMemoryLink(std::move(made).value(), segment, true));
 }
 
 Result<std::unique_ptr<SharedMemoryLink>> SharedMemoryLink::open(std::string_view offer) {
-  std::istringstream stream{std::string(offer)};
-  const std::vector<std::string> words(std::istream_iterator<std::string>(stream), {});
-  const auto is_number = [](const std::string& word) {
-    return !word.empty() && word.size() <= 10 &&
-           word.find_first_not_of("0123456789") == std::string::npos;
-  };
-  if (words.size() != 3 || !is_number(words[0]) || !is_number(words[1]))
-    return unsupported("an offer of shared memory that is not \"PID DESCRIPTOR NAME\"");
-  const std::string path = fmt::format("/proc/{}/fd/{}", words[0], words[1]);
-  // The link's text says what would be opened: in another PID namespace the numbers can be those of
-  // any file.
-  std::array<char, 200> text{};
-  const ssize_t length = readlink(path.c_str(), text.data(), text.size());
-  if (length < 0) return refused(path);
-  const std::string expected = fmt::format("/memfd:{} (deleted)", words[2]);
-  if (std::string_view(text.data(), static_cast<std::size_t>(length)) != expected)
-    return unsupported(path +
-                       " is not the memory that the peer offers: it is in another container");
-  FileDescriptor memory(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  if (!memory) return refused(path);
-  struct stat status {};
-  const int seals = fcntl(memory.get(), F_GET_SEALS);
-  if (fstat(memory.get(), &status) != 0 || status.st_size != sizeof(Segment) || seals < 0 ||
-      (seals & F_SEAL_SHRINK) == 0)
-    return unsupported(fmt::format("{} has {} bytes and seals {:#x}, expected {} sealed bytes",
-                                   path, status.st_size, seals, sizeof(Segment)));
-  void* mapped =
-      mmap(nullptr, sizeof(Segment), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
-  if (mapped == MAP_FAILED) return refused("mmap");
+  auto opened = SharedSegment::open(offer, sizeof(Segment));
+  if (!opened.ok()) return opened.error();
+  auto* const segment = reinterpret_cast<Segment*>(opened->data());
   return std::unique_ptr<SharedMemoryLink>(
-      new SharedMemoryLink({}, static_cast<Segment*>(mapped), words[2], false));
+      new SharedMemoryLink(std::move(opened).value(), segment, false));
 }
 
 // An impossible position counts as an empty or full ring here; read() and write() report it.
@@ -154,29 +83,21 @@ Result<std::size_t> SharedMemoryLink::write(std::span<const iovec> buffers) {
 }
 
 Result<std::size_t> SharedMemoryLink::read(std::span<std::byte> bytes) {
+  auto& consumed = segment_->ends[self_].consumed;
+  const auto& ring = segment_->rings[1 - self_];
   std::size_t total = 0;
   while (total < bytes.size()) {
-    const auto ready = peek();
-    if (!ready.ok()) return ready.error();
-    if (ready->empty()) break;
-    const std::size_t count = std::min({bytes.size() - total, ready->size(), kPiece});
-    std::memcpy(bytes.data() + total, ready->data(), count);
-    take(count);
+    const std::size_t ready = readable();
+    if (ready > kRing) return Error{ExitCode::kPeerLost, "an invalid position in the ring buffer"};
+    if (ready == 0) break;
+    const std::uint64_t position = consumed.load(std::memory_order_relaxed);
+    const std::size_t at = position % kRing;
+    const std::size_t count = std::min({bytes.size() - total, ready, kRing - at, kPiece});
+    std::memcpy(bytes.data() + total, ring.data() + at, count);
+    consumed.store(position + count, std::memory_order_seq_cst);
     total += count;
   }
   return total;
-}
-
-Result<std::span<std::byte>> SharedMemoryLink::peek() {
-  const std::size_t ready = readable();
-  if (ready > kRing) return Error{ExitCode::kPeerLost, "an invalid position in the ring buffer"};
-  const std::size_t at = segment_->ends[self_].consumed.load(std::memory_order_relaxed) % kRing;
-  return std::span(segment_->rings[1 - self_]).subspan(at, std::min(ready, kRing - at));
-}
-
-void SharedMemoryLink::take(std::size_t bytes) {
-  auto& consumed = segment_->ends[self_].consumed;
-  consumed.store(consumed.load(std::memory_order_relaxed) + bytes, std::memory_order_seq_cst);
 }
 
 // Either this end sees what is awaited, or the other end, which announces it before it reads the

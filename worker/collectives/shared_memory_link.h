@@ -1,7 +1,5 @@
-// A stream of bytes in each direction between two processes of one host, through memory that both
-// have mapped: a ring for each direction, with one writer and one reader. One end makes the memory
-// and offers it in a text, the other end opens it. No other user can open it, and nothing is left in a
-// file system.
+// A stream of bytes in each direction between two processes of one host, through a shared segment: a
+// ring for each direction, with one writer and one reader.
 #pragma once
 
 #include <sys/uio.h>
@@ -13,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "common/base/file_descriptor.h"
 #include "common/base/result.h"
+#include "worker/collectives/shared_segment.h"
 
 namespace tilewright::collectives {
 
@@ -28,18 +26,12 @@ class SharedMemoryLink {
   // What an end that sleeps waits for.
   enum Event : std::uint32_t { kNothing = 0, kInput = 1, kSpace = 2 };
 
-  // Makes the memory. An Error (kUnsupported) says what the system refused.
+  // One end makes the memory, the other one opens it; see SharedSegment.
   static Result<std::unique_ptr<SharedMemoryLink>> create();
-  // For open() of a process of the same user that sees this one in /proc: the process, its
-  // descriptor of the memory, and a random name that must match.
-  std::string offer() const;
-  // Opens the memory of an offer. An Error (kUnsupported): the offer is from another host or
-  // container, or /proc does not give access to it. Opens nothing but such memory.
+  std::string offer() const { return memory_.offer(); }
   static Result<std::unique_ptr<SharedMemoryLink>> open(std::string_view offer);
-  // Closes the descriptor: no other process can open the memory any more.
-  void close_offer() { memory_.reset(); }
+  void close_offer() { memory_.close_offer(); }
 
-  ~SharedMemoryLink();
   SharedMemoryLink(const SharedMemoryLink&) = delete;
   SharedMemoryLink& operator=(const SharedMemoryLink&) = delete;
 
@@ -47,10 +39,6 @@ class SharedMemoryLink {
   // impossible positions.
   Result<std::size_t> write(std::span<const iovec> buffers);
   Result<std::size_t> read(std::span<std::byte> bytes);
-  // The next bytes of the stream where the other end has written them, as far as they are contiguous.
-  // This end may overwrite them until take() frees them.
-  Result<std::span<std::byte>> peek();
-  void take(std::size_t bytes);
   std::size_t readable() const;
   std::size_t writable() const;
 
@@ -64,12 +52,12 @@ class SharedMemoryLink {
 
  private:
   struct Segment;
-  SharedMemoryLink(FileDescriptor memory, Segment* segment, std::string name, bool creator);
+  SharedMemoryLink(SharedSegment memory, Segment* segment, bool creator)
+      : memory_(std::move(memory)), segment_(segment), self_(creator ? 0 : 1) {}
 
-  FileDescriptor memory_;
-  Segment* segment_ = nullptr;
-  std::string name_;
-  std::size_t self_ = 0;  // the index of this end in the segment
+  SharedSegment memory_;
+  Segment* segment_ = nullptr;  // in memory_
+  std::size_t self_ = 0;        // the index of this end in the segment
 };
 
 }  // namespace tilewright::collectives

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
 
 #include "worker/collectives/sum.h"
 
@@ -14,15 +17,12 @@ std::span<const Range> ranks_of(std::span<const Range> split, Range ranks) {
                        static_cast<std::size_t>(ranks.size()));
 }
 
-// Whether all peers send one partial sum of each element through shared memory.
-bool can_sum_in_place(const Mesh& mesh, const HostGrid& grid, const Layout& layout) {
-  if (grid.ranks_per_host > 1) return false;
-  for (int peer = 0; peer < mesh.world(); ++peer) {
-    if (peer == mesh.rank()) continue;
-    if (!mesh.transport().shares_memory(peer) || layout.slots_of(peer) != 1) return false;
-  }
-  return true;
+iovec bytes_of(std::span<const std::uint64_t> numbers) {
+  return net::make_iovec(numbers.data(), numbers.size_bytes());
 }
+
+// More than all chunks of a step, and small enough to be added to.
+constexpr int kNoWindow = std::numeric_limits<int>::max() / 2;
 
 }  // namespace
 
@@ -36,29 +36,29 @@ StepExchange::StepExchange(Mesh& mesh, int stream, std::span<const Range> split,
       host_(grid_.host_of(mesh.rank())),
       place_(grid_.place_of(mesh.rank())),
       rank_layout_(options.mode, ranks_of(split, grid_.ranks_of(host_))),
-      host_layout_(options.mode, grid_.split_among_hosts(split)),
-      sums_in_place_(can_sum_in_place(mesh_, grid_, host_layout_)) {
+      host_layout_(options.mode, grid_.split_among_hosts(split)) {
   TW_CHECK(host_layout_.sums == std::vector{0}, "the shards of {} hosts are not a full tree",
            grid_.hosts);
-  TW_CHECK(
-      options_.window >= 1 && options_.shared_memory_window >= 1 && options_.chunk_elements >= 1,
-      "windows {} and {}, chunks of {}", options_.window, options_.shared_memory_window,
-      options_.chunk_elements);
+  TW_CHECK(options_.window >= 1 && options_.chunk_elements >= 1, "a window of {}, chunks of {}",
+           options_.window, options_.chunk_elements);
   const Range widest_piece = slice_of({0, options_.chunk_elements}, 0, grid_.ranks_per_host);
   const auto add_link = [&](int peer, bool same_host, int slots, std::int64_t widest_slice) {
     Link& link = links_.emplace_back();
     link.peer = peer;
     link.same_host = same_host;
-    // With several ranks per host the buffers of a chunk are in use until other hosts have sent their
-    // sums, so a link with one buffer would idle meanwhile.
-    const bool returns_soon = mesh_.transport().shares_memory(peer) && grid_.ranks_per_host == 1;
-    link.window = returns_soon ? options_.shared_memory_window : options_.window;
-    link.sums_first = returns_soon;
+    // With several ranks per host, what is sent to other hosts is not always in this rank's memory.
+    if (options_.memory != nullptr && (same_host || grid_.ranks_per_host == 1)) {
+      link.memory = options_.memory->of(peer);
+    }
+    link.window = link.memory.empty() ? options_.window : kNoWindow;
     link.slots = slots;
     link.widest_slice = widest_slice;
     link.packs = !mesh_.transport().shares_memory(peer);
     link.iovecs.reserve(static_cast<std::size_t>(rank_layout_.slots()) + 1);
-    if (sums_in_place_) return;
+    if (!link.memory.empty()) {
+      link.placed.resize(kPlacedSum + 1 + static_cast<std::size_t>(slots));
+      return;
+    }
     link.partials = runtime::Buffer<float>(
         static_cast<std::size_t>(std::int64_t{link.window} * slots * widest_slice));
   };
@@ -95,8 +95,8 @@ void StepExchange::begin(const GradientParts& parts, std::span<const Range> buck
     chunks_before_.push_back(chunks());
   }
   started_ = started_chunks_ = host_summed_ = summed_ = gathered_ = 0;
-  summed_elements_ = 0;
   buckets_sent_ = buckets_done_ = 0;
+  find_places();
   for (Link& link : links_) {
     if (parts.bf16_count > 0 && link.packs && link.packed_in.size() == 0) {
       link.packed_in = runtime::Buffer<runtime::bf16>(most_elements(link));
@@ -106,6 +106,19 @@ void StepExchange::begin(const GradientParts& parts, std::span<const Range> buck
     link.in_payload = false;
     link.in_iovec = net::make_iovec(&link.in, sizeof link.in);
   }
+}
+
+void StepExchange::find_places() {
+  places_.clear();
+  if (options_.memory == nullptr) return;
+  const std::span<float> own = options_.memory->own();
+  const auto add = [&](const float* data) {
+    TW_CHECK(own.data() <= data && data + parts_->count <= own.data() + own.size(),
+             "{} elements of a gradient are not in the shared memory", parts_->count);
+    places_.push_back(static_cast<std::uint64_t>(data - own.data()));
+  };
+  add(parts_->sum);
+  for (const GradientPart& part : parts_->parts) add(part.data);
 }
 
 void StepExchange::start(int count) {
@@ -152,23 +165,34 @@ bool StepExchange::send(Link& link) {
 // only while the peer has buffers: once its sums of chunk c have arrived, its buffer of c is free.
 bool StepExchange::load_next_frame(Link& link) {
   const bool sums = link.sums_sent < sums_ready(link);
-  int returned = link.sums_received;  // chunks
-  if (link.sums_first) returned = std::min(returned, link.sums_sent);
-  const bool partials =
-      link.partials_sent < partials_ready(link) && link.partials_sent < returned + link.window;
+  const bool partials = link.partials_sent < partials_ready(link) &&
+                        link.partials_sent < link.sums_received + link.window;
   if (!sums && !partials) return false;
   const int index = sums ? link.sums_sent : link.partials_sent;
   const Range slice = slice_of_rank(link, index, sums ? mesh_.rank() : link.peer);
-  payload_.clear();
-  if (sums) {
-    payload_.push_back(parts_->sum + slice.begin);
-  } else if (link.same_host) {
-    for (const GradientPart& part : parts_->parts) payload_.push_back(part.data + slice.begin);
-  } else {
-    append_host_sums(index, slice, payload_);
-  }
   link.iovecs.assign(1, net::make_iovec(&link.out, sizeof link.out));
-  append_payload(link, payload_, slice.size(), is_packed(link, index));
+  if (link.memory.empty()) {
+    payload_.clear();
+    if (sums) {
+      payload_.push_back(parts_->sum + slice.begin);
+    } else if (link.same_host) {
+      for (const GradientPart& part : parts_->parts) payload_.push_back(part.data + slice.begin);
+    } else {
+      append_host_sums(index, slice, payload_);
+    }
+    append_payload(link, payload_, slice.size(), is_packed(link, index));
+  } else if (sums) {
+    // Those over the hosts are there already.
+    if (link.same_host) {
+      std::memcpy(sum_of_peer(link, slice), parts_->sum + slice.begin,
+                  static_cast<std::size_t>(slice.size()) * sizeof(float));
+    }
+  } else {
+    link.own_placed = {static_cast<std::uint64_t>(slice.begin),
+                       static_cast<std::uint64_t>(slice.size())};
+    link.own_placed.insert(link.own_placed.end(), places_.begin(), places_.end());
+    link.iovecs.push_back(bytes_of(link.own_placed));
+  }
   link.out.kind = sums ? FrameKind::kSums : FrameKind::kPartials;
   link.out.operation = operation_;
   link.out.chunk = static_cast<std::uint64_t>(index);
@@ -206,10 +230,6 @@ bool StepExchange::receive(Link& link) {
   bool moved = false;
   // Reads only the frames of this step, because the next bytes belong to the next operation.
   while (expects(link)) {
-    if (is_in_place(link)) {
-      if (peek(link)) break;
-      continue;
-    }
     if (link.in_iovec.iov_len > 0) {
       const auto got = mesh_.transport().try_read(
           link.peer,
@@ -274,8 +294,9 @@ void StepExchange::open_payload(Link& link) {
   const Range slice = slice_of_rank(link, expected, sums ? link.peer : mesh_.rank());
   const int copies = sums ? 1 : link.slots;
   const bool packed = is_packed(link, expected);
-  const std::size_t bytes = static_cast<std::size_t>(slice.size() * copies) *
-                            (packed ? sizeof(runtime::bf16) : sizeof(float));
+  std::size_t bytes = static_cast<std::size_t>(slice.size() * copies) *
+                      (packed ? sizeof(runtime::bf16) : sizeof(float));
+  if (!link.memory.empty()) bytes = sums ? 0 : std::span(link.placed).size_bytes();
   if (link.in.bytes != bytes) {
     throw mesh_.lost(link.peer,
                      fmt::format("sent {} bytes in {} of chunk {}, expected {}: the ranks differ "
@@ -283,10 +304,11 @@ void StepExchange::open_payload(Link& link) {
                                  link.in.bytes, name_of(link.in.kind), expected, bytes));
   }
   link.in_payload = true;
-  if (is_in_place(link)) return;
   float* const floats = sums ? parts_->sum + slice.begin : partials_at(link, expected);
   link.unpacked = packed ? floats : nullptr;
-  void* const into = packed ? static_cast<void*>(link.packed_in.data()) : floats;
+  void* const into = !link.memory.empty() ? static_cast<void*>(link.placed.data())
+                     : packed             ? static_cast<void*>(link.packed_in.data())
+                                          : floats;
   link.in_iovec = net::make_iovec(into, bytes);
   link.payload = {static_cast<const std::byte*>(into), bytes};
 }
@@ -297,16 +319,32 @@ void StepExchange::close_payload(Link& link) {
     unpack(link.unpacked, link.packed_in.data(),
            static_cast<std::int64_t>(link.payload.size() / sizeof(runtime::bf16)));
   }
-  count_frame(link);
-  // Sums while the chunk is still in the cache.
-  if (link.in.kind == FrameKind::kPartials) sum();
-}
-
-// The next bytes are a header.
-void StepExchange::count_frame(Link& link) {
+  if (link.in.kind == FrameKind::kPartials && !link.memory.empty()) {
+    check_placement(link, slice_of_rank(link, link.partials_received, mesh_.rank()));
+  }
+  // The next bytes are a header.
   ++(link.in.kind == FrameKind::kSums ? link.sums_received : link.partials_received);
   link.in_payload = false;
   link.in_iovec = net::make_iovec(&link.in, sizeof link.in);
+  // Sums while the chunk is still in the cache.
+  if (link.in.kind == FrameKind::kPartials && link.memory.empty()) sum();
+}
+
+void StepExchange::check_placement(const Link& link, Range slice) const {
+  const auto [begin, size] = std::pair{link.placed[0], link.placed[1]};
+  if (begin != static_cast<std::uint64_t>(slice.begin) ||
+      size != static_cast<std::uint64_t>(slice.size())) {
+    throw mesh_.lost(link.peer, fmt::format("sent {} elements from {}, expected {} from {}: the "
+                                            "ranks differ in shards or buckets",
+                                            size, begin, slice.size(), slice.begin));
+  }
+  const auto count = static_cast<std::uint64_t>(parts_->count);
+  for (const std::uint64_t place : std::span(link.placed).subspan(kPlacedSum)) {
+    if (place <= link.memory.size() && count <= link.memory.size() - place) continue;
+    throw mesh_.lost(link.peer,
+                     fmt::format("sent a gradient of {} elements at {} in a memory of {}", count,
+                                 place, link.memory.size()));
+  }
 }
 
 bool StepExchange::sum() {
@@ -316,31 +354,33 @@ bool StepExchange::sum() {
     });
   };
   bool moved = false;
-  while (host_summed_ < started_chunks_ && all_of(true, &Link::partials_received, host_summed_)) {
+  if (host_summed_ < started_chunks_ && all_of(true, &Link::partials_received, host_summed_)) {
     sum_over_host(host_summed_++);
     moved = true;
   }
-  if (sums_in_place_) {
-    moved |= sum_in_place();
-  } else {
-    while (summed_ < host_summed_ && all_of(false, &Link::partials_received, summed_)) {
-      sum_over_hosts(summed_, slice_of_host(summed_, mesh_.rank()));
-      finish_sum();
-      moved = true;
-    }
+  if (summed_ < host_summed_ && all_of(false, &Link::partials_received, summed_)) {
+    sum_over_hosts(summed_);
+    if (chunk(summed_).first) options_.faults.hit("all_gather.before_send");
+    ++summed_;
+    moved = true;
   }
-  while (gathered_ < summed_ && all_of(false, &Link::sums_received, gathered_)) {
+  if (gathered_ < summed_ && all_of(false, &Link::sums_received, gathered_)) {
     ++gathered_;
     moved = true;
   }
   return moved;
 }
 
-void StepExchange::append_partials(const Link& link, int index, std::int64_t count,
+void StepExchange::append_partials(const Link& link, int index, Range elements,
                                    std::vector<float*>& data) const {
-  float* const first =
-      sums_in_place_ ? reinterpret_cast<float*>(link.in_ring.data()) : partials_at(link, index);
-  for (int i = 0; i < link.slots; ++i) data.push_back(first + i * count);
+  if (link.memory.empty()) {
+    float* const first = partials_at(link, index);
+    for (int i = 0; i < link.slots; ++i) data.push_back(first + i * elements.size());
+  } else {
+    for (const std::uint64_t place : std::span(link.placed).subspan(kPlacedSum + 1)) {
+      data.push_back(link.memory.data() + place + elements.begin);
+    }
+  }
 }
 
 void StepExchange::append_host_sums(int index, Range slice, std::vector<float*>& data) {
@@ -360,7 +400,7 @@ void StepExchange::find_host_slots(int index) {
       for (const GradientPart& part : parts_->parts) slots_.push_back(part.data + elements.begin);
       continue;
     }
-    append_partials(*link++, index, elements.size(), slots_);
+    append_partials(*link++, index, elements, slots_);
   }
 }
 
@@ -370,7 +410,8 @@ void StepExchange::sum_over_host(int index) {
   run_merges(chunk(index).precision, rank_layout_.merges, slots_, piece(index, place_).size());
 }
 
-void StepExchange::sum_over_hosts(int index, Range elements) {
+void StepExchange::sum_over_hosts(int index) {
+  const Range elements = slice_of_host(index, mesh_.rank());
   host_slots_.clear();
   auto link = links_.begin() + (grid_.ranks_per_host - 1);
   for (int host = 0; host < grid_.hosts; ++host) {
@@ -378,67 +419,15 @@ void StepExchange::sum_over_hosts(int index, Range elements) {
       append_host_sums(index, elements, host_slots_);
       continue;
     }
-    append_partials(*link++, index, elements.size(), host_slots_);
+    append_partials(*link++, index, elements, host_slots_);
   }
-  run_merges(chunk(index).precision, host_layout_.merges, host_slots_, parts_->sum + elements.begin,
-             elements.size());
-}
-
-void StepExchange::finish_sum() {
-  if (chunk(summed_).first) options_.faults.hit("all_gather.before_send");
-  ++summed_;
-}
-
-// Returns false if the peer has ended. Then the step fails, because the peer misses sums; what follows
-// the partial sums can say why it ended.
-bool StepExchange::peek(Link& link) {
-  const std::size_t taken = static_cast<std::size_t>(summed_elements_) * sizeof(float);
-  const std::size_t left = link.in.bytes - taken;
-  const auto bytes = mesh_.transport().peek(link.peer, left);
-  if (!bytes.ok()) {
-    std::vector<std::byte> skipped(left);
-    const auto got = mesh_.transport().try_read(link.peer, skipped);
-    if (!got.ok() || *got < left) {
-      throw mesh_.lost(link.peer, "is lost: " + bytes.error().message);
+  sums_.assign(1, parts_->sum + elements.begin);
+  for (const Link& other : links_) {
+    if (!other.same_host && !other.memory.empty()) {
+      sums_.push_back(sum_of_peer(other, elements));
     }
-    count_frame(link);
-    // Nothing else is due from it that would show its end.
-    if (!expects(link)) throw mesh_.lost(link.peer, "is lost: " + bytes.error().message);
-    return false;
   }
-  if (reinterpret_cast<std::uintptr_t>(bytes->data()) % alignof(float) != 0) {
-    throw mesh_.lost(link.peer, "sent partial sums at an unaligned position");
-  }
-  link.in_ring = *bytes;
-  return true;
-}
-
-bool StepExchange::sum_in_place() {
-  bool moved = false;
-  const auto in_place = [this](const Link& link) { return is_in_place(link); };
-  while (summed_ < host_summed_ && std::ranges::all_of(links_, in_place)) {
-    const Range slice = slice_of_host(summed_, mesh_.rank());
-    const std::int64_t left = slice.size() - summed_elements_;
-    std::int64_t count = left;
-    for (const Link& link : links_) {
-      count = std::min(count, static_cast<std::int64_t>(link.in_ring.size() / sizeof(float)));
-    }
-    if (count == 0 && left > 0) break;
-    moved = true;
-    const std::int64_t begin = slice.begin + summed_elements_;
-    sum_over_hosts(summed_, {begin, begin + count});
-    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
-    for (Link& link : links_) {
-      mesh_.transport().take(link.peer, bytes);
-      link.in_ring = link.in_ring.subspan(bytes);
-    }
-    summed_elements_ += count;
-    if (count < left) continue;
-    for (Link& link : links_) count_frame(link);
-    summed_elements_ = 0;
-    finish_sum();
-  }
-  return moved;
+  run_merges(chunk(index).precision, host_layout_.merges, host_slots_, sums_, elements.size());
 }
 
 void StepExchange::update_buckets_sent() {
@@ -466,13 +455,8 @@ void StepExchange::update_buckets_done() {
 
 void StepExchange::watch(std::vector<pollfd>& fds) const {
   for (const Link& link : links_) {
-    const bool in = expects(link);
-    const bool out = !link.left.empty();
-    if (!in && !out) continue;
-    // Partial sums in place that wait for those of other peers, or for this rank's.
-    const bool holds =
-        is_in_place(link) && (link.in.bytes == 0 || link.in_ring.size() >= sizeof(float));
-    const int events = (in && !holds ? POLLIN : 0) | (out ? POLLOUT : 0);
+    const int events = (expects(link) ? POLLIN : 0) | (link.left.empty() ? 0 : POLLOUT);
+    if (events == 0) continue;
     mesh_.transport().watch(link.peer, static_cast<short>(events), fds);
   }
 }

@@ -2,9 +2,11 @@
 // driven by a communication thread of a Reducer. A bucket of the gradient is sent in chunks, which go
 // to the streams in turns. Each chunk has one slice per rank:
 //   1. Reduce-scatter: each rank sends its parts of slice r to rank r.
-//   2. Rank r adds them in the order of the tree (shard_tree.h): in the shared memory where its peers
-//      have written them if each peer has one part, otherwise in buffers.
+//   2. Rank r adds them in the order of the tree (shard_tree.h).
 //   3. All-gather: rank r sends the sum to all ranks.
+// If a peer's gradients are in memory that both have mapped (gradient_memory.h), the first frame only
+// says where the parts are, rank r adds them there, and writes the sum to the peer's memory before the
+// second frame. Otherwise the frames contain the elements.
 // Direct, not a ring: the bits of a ring depend on the number of ranks. With one part per rank both
 // send 2 (W - 1) / W of the gradient per rank.
 //
@@ -24,6 +26,7 @@
 #include <vector>
 
 #include "worker/collectives/fault.h"
+#include "worker/collectives/gradient_memory.h"
 #include "worker/collectives/gradient_parts.h"
 #include "worker/collectives/layout.h"
 #include "worker/collectives/mesh.h"
@@ -38,15 +41,16 @@ struct ReducerOptions {
   // arrived and its data is in the cache.
   std::int64_t chunk_elements = std::int64_t{1} << 17;
   // Chunks that may be sent to a rank before its sums of the first of them have arrived. Each rank
-  // has receive buffers for this many. With shared memory and one rank per host one is fastest:
-  // rings and buffers stay in the cache.
+  // has receive buffers for this many.
   int window = 4;
-  int shared_memory_window = 1;
   // The step fails if no byte of a started bucket is transferred for this long.
   Duration idle_timeout = std::chrono::seconds(60);
   // A divisor of the number of ranks; see agree_on_hosts(). It and chunk_elements are equal on all
   // ranks.
   int ranks_per_host = 1;
+  // If not null, the parts and the sum are in this memory, which is of this mesh and outlives the
+  // exchange. Links to ranks with which it is not shared copy.
+  const GradientMemory* memory = nullptr;
   FaultPoints faults;
 };
 
@@ -85,16 +89,21 @@ class StepExchange {
     bool first = false;  // the first of this stream in its bucket
     Precision precision = Precision::kFp32;
   };
+  // Where the elements of a slice are in the sender's gradient memory: the slice's first element and
+  // size, then where the sum and each part of the whole gradient begin.
+  using Placement = std::vector<std::uint64_t>;
+  static constexpr std::size_t kPlacedSum = 2;
   // The state of the connection to one peer. Counters count chunks.
   struct Link {
     int peer = 0;
     // A rank of this host; else the rank of another host with the same place.
     bool same_host = false;
     int window = 0;
-    // Whether the sums of a chunk precede the partial sums of the next one. In place these would block
-    // the sums until this rank starts that chunk, too.
-    bool sums_first = false;
-    int slots = 0;  // partial sums that the peer sends of an element
+    // The peer's gradient memory, if it is mapped. Then the payload of partial sums is a Placement.
+    std::span<float> memory;
+    Placement placed;      // what the peer has sent
+    Placement own_placed;  // what this rank sends
+    int slots = 0;         // partial sums that the peer sends of an element
     std::int64_t widest_slice = 0;
     // Frames with bf16 elements, where sums are rounded to bf16. Copying floats through shared
     // memory is faster than their conversion.
@@ -114,8 +123,7 @@ class StepExchange {
     iovec in_iovec{};
     bool in_payload = false;
     int partials_received = 0, sums_received = 0;
-    runtime::Buffer<float> partials;  // [window][slots][widest_slice], unless summed in place
-    std::span<std::byte> in_ring;     // what has arrived of those in place
+    runtime::Buffer<float> partials;  // [window][slots][widest_slice], unless memory is mapped
   };
 
   bool send(Link& link);
@@ -124,26 +132,20 @@ class StepExchange {
   bool awaits_own_send(const Link& link) const;
   void open_payload(Link& link);
   void close_payload(Link& link);
-  static void count_frame(Link& link);
+  // At most one chunk, so that its sums are sent while they are in the cache.
   bool sum();
-  // Adds the partial sums in place that all peers have sent.
-  bool sum_in_place();
-  // Whether the next bytes of the link are partial sums that stay there until they are added.
-  bool is_in_place(const Link& link) const {
-    return sums_in_place_ && link.in_payload && link.in.kind == FrameKind::kPartials;
-  }
-  bool peek(Link& link);
   // The parts of this host's ranks of the elements of piece(chunk, place_), in slots_.
   void find_host_slots(int chunk);
-  // Append pointers to the partial sums of `count` elements that the peer has sent, and to the sums
-  // over this host of a slice of piece(chunk, place_).
-  void append_partials(const Link& link, int chunk, std::int64_t count,
+  // Append pointers to the partial sums of the elements that the peer has sent, and to the sums over
+  // this host of a slice of piece(chunk, place_).
+  void append_partials(const Link& link, int chunk, Range elements,
                        std::vector<float*>& data) const;
+  static float* sum_of_peer(const Link& link, Range elements) {
+    return link.memory.data() + link.placed[kPlacedSum] + elements.begin;
+  }
   void append_host_sums(int chunk, Range slice, std::vector<float*>& data);
   void sum_over_host(int chunk);
-  // `elements` are this rank's of slice_of_host(), or those that sum_in_place() adds next.
-  void sum_over_hosts(int chunk, Range elements);
-  void finish_sum();
+  void sum_over_hosts(int chunk);
   void update_buckets_done();
   void update_buckets_sent();
   bool unsent() const;
@@ -156,6 +158,8 @@ class StepExchange {
   }
   // Elements of a frame between this rank and the peer, at most.
   std::size_t most_elements(const Link& link) const;
+  void find_places();
+  void check_placement(const Link& link, Range slice) const;
   void append_payload(Link& link, std::span<float* const> data, std::int64_t count, bool packed);
   // The elements of a chunk that the ranks with a place sum together.
   Range piece(int chunk, int place) const;
@@ -182,21 +186,21 @@ class StepExchange {
   const Layout rank_layout_;  // over the ranks of this host
   const Layout host_layout_;  // over the hosts
   std::vector<Link> links_;   // first to ranks of this host, in ascending order
-  const bool sums_in_place_;  // partial sums, in the shared memory where peers have written them
-  // The inputs of one chunk's sums, by slot; vectors of their own only to be allocated once.
-  std::vector<float*> slots_, host_slots_, payload_;
+  // The inputs of one chunk's sums, by slot, and their outputs; vectors of their own only to be
+  // allocated once.
+  std::vector<float*> slots_, host_slots_, sums_, payload_;
   const GradientParts* parts_ = nullptr;
+  std::vector<std::uint64_t> places_;  // of the sum and the parts in options_.memory
   std::uint64_t operation_ = 0;
   std::vector<Chunk> chunks_;       // of this stream
   std::vector<int> chunks_before_;  // by bucket, then the number of chunks
   int buckets_ = 0;
   int started_ = 0;  // buckets
   int started_chunks_ = 0;
-  int host_summed_ = 0;               // chunks of which the parts of this host are summed
-  int summed_ = 0;                    // chunks of which this rank's slice is summed
-  std::int64_t summed_elements_ = 0;  // of the next one, in place
-  int gathered_ = 0;                  // chunks of which this rank has all slices of its piece
-  int buckets_sent_ = 0;              // buckets of which all partial sums are sent
+  int host_summed_ = 0;   // chunks of which the parts of this host are summed
+  int summed_ = 0;        // chunks of which this rank's slice is summed
+  int gathered_ = 0;      // chunks of which this rank has all slices of its piece
+  int buckets_sent_ = 0;  // buckets of which all partial sums are sent
   int buckets_done_ = 0;
 };
 

@@ -12,17 +12,24 @@ namespace {
 // 16 KiB per slot: the blocks of six slots stay in the L2 cache from one merge to the next.
 constexpr std::int64_t kBlock = 4096;
 
-// Performs the merges over all slots block by block. The result of the last one is written to `out`
-// if it is not null.
+void copy(float* out, const float* in, std::int64_t count) {
+  if (out != in) std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof *out);
+}
+
+// Performs the merges over all slots block by block. The result of the last one is written to `outs`,
+// if there are any.
 void merge_blocks(Precision precision, std::span<const Merge> merges, std::span<float* const> slots,
-                  float* out, std::int64_t count) {
+                  std::span<float* const> outs, std::int64_t count) {
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
     const std::int64_t length = std::min(kBlock, count - begin);
     for (const Merge& merge : merges) {
       float* left = slots[static_cast<std::size_t>(merge.left)] + begin;
       const float* right = slots[static_cast<std::size_t>(merge.right)] + begin;
-      const bool last = out != nullptr && &merge == &merges.back();
-      add(precision, last ? out + begin : left, left, right, length);
+      const bool last = !outs.empty() && &merge == &merges.back();
+      add(precision, last ? outs.front() + begin : left, left, right, length);
+    }
+    for (std::size_t i = 1; i < outs.size(); ++i) {
+      copy(outs[i] + begin, outs.front() + begin, length);
     }
   }
 }
@@ -65,18 +72,19 @@ void unpack(float* out, const runtime::bf16* in, std::int64_t count) {
 
 void run_merges(Precision precision, std::span<const Merge> merges, std::span<float* const> slots,
                 std::int64_t count) {
-  merge_blocks(precision, merges, slots, nullptr, count);
+  merge_blocks(precision, merges, slots, {}, count);
 }
 
 void run_merges(Precision precision, std::span<const Merge> merges, std::span<float* const> slots,
-                float* out, std::int64_t count) {
+                std::span<float* const> outs, std::int64_t count) {
+  TW_CHECK(!outs.empty(), "no output of the merges");
   if (merges.empty()) {
-    if (out != slots[0]) std::memcpy(out, slots[0], static_cast<std::size_t>(count) * sizeof *out);
+    for (float* out : outs) copy(out, slots[0], count);
     return;
   }
   TW_CHECK(merges.back().left == 0, "the last merge writes slot {}, expected slot 0",
            merges.back().left);
-  merge_blocks(precision, merges, slots, out, count);
+  merge_blocks(precision, merges, slots, outs, count);
 }
 
 }  // namespace tilewright::collectives

@@ -55,21 +55,6 @@ Result<std::size_t> PeerTransport::try_write(int peer, std::span<iovec> buffers)
   return sent;
 }
 
-Result<std::span<std::byte>> PeerTransport::peek(int peer, std::size_t wanted) {
-  Link& one = link(peer);
-  if (one.signalled) read_signals(one);
-  if (one.ended) return *one.ended;
-  auto bytes = one.memory->peek();
-  if (!bytes.ok()) return bytes;
-  return bytes->first(std::min(bytes->size(), wanted));
-}
-
-void PeerTransport::take(int peer, std::size_t bytes) {
-  Link& one = link(peer);
-  one.memory->take(bytes);
-  wake_peer_if_needed(one);
-}
-
 void PeerTransport::send_last(int peer, std::span<iovec> buffers) {
   Link& one = link(peer);
   if (!buffers.empty() && !one.memory) {

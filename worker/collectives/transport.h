@@ -19,8 +19,7 @@
 
 namespace tilewright::collectives {
 
-// Not thread-safe. After an Error (kPeerLost), except of peek(), no other function may be called but
-// send_last().
+// Not thread-safe. After an Error (kPeerLost) no other function may be called but send_last().
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -30,14 +29,6 @@ class Transport {
   // change or release what try_write() has taken.
   virtual Result<std::size_t> try_read(int peer, std::span<std::byte> bytes) = 0;
   virtual Result<std::size_t> try_write(int peer, std::span<iovec> buffers) = 0;
-  // Of a peer with shared memory: the next bytes of the stream, at most `wanted`, where the peer has
-  // written them, as far as they have arrived and are contiguous. The caller may overwrite them, and
-  // frees the first of them with take(). An Error: the peer sends no more; try_read() returns what it
-  // has sent.
-  virtual Result<std::span<std::byte>> peek(int /*peer*/, std::size_t /*wanted*/) {
-    return std::span<std::byte>();
-  }
-  virtual void take(int /*peer*/, std::size_t /*bytes*/) {}
   // Whether a peer can have received bytes that try_write() has not reported as taken.
   virtual bool reports_late() const = 0;
   // Whether the stream is in memory that both processes have mapped.
@@ -77,8 +68,6 @@ class PeerTransport : public Transport {
 
   Result<std::size_t> try_read(int peer, std::span<std::byte> bytes) override;
   Result<std::size_t> try_write(int peer, std::span<iovec> buffers) override;
-  Result<std::span<std::byte>> peek(int peer, std::size_t wanted) override;
-  void take(int peer, std::size_t bytes) override;
   bool reports_late() const override { return false; }
   bool shares_memory(int peer) const override { return link(peer).memory != nullptr; }
   bool detects_changes(int peer) const override {

@@ -17,6 +17,8 @@ namespace {
 // Elements of the gradient that a thread rounds and adds to its sibling at once.
 constexpr std::int64_t kFinishGrain = 1 << 16;
 
+constexpr std::size_t kPageFloats = 4096 / sizeof(float);
+
 DataOrderOptions order_options(const Job& job) {
   const auto examples = static_cast<std::int64_t>(job.train_data.size());
   DataOrderOptions options{
@@ -76,19 +78,33 @@ TrainingStep<Activation>::TrainingStep(const Job& job, nn::Model<Activation>& mo
       faults_(faults),
       order_(order_options(job)),
       touched_(job.model.encoder.vocab_size),
-      elements_(static_cast<std::size_t>(plan.gradient_elements)) {
-  reserve_gradients(static_cast<std::size_t>(plan.gradient_buffers));
+      elements_(static_cast<std::size_t>(plan.gradient_elements)),
+      stride_((elements_ + kPageFloats - 1) / kPageFloats * kPageFloats),
+      buffers_(static_cast<std::size_t>(plan.gradient_buffers)) {
+  allocate_private();
 }
 
 template <typename Activation>
-void TrainingStep<Activation>::reserve_gradients(std::size_t buffers) {
-  while (gradients_.size() < buffers) gradients_.emplace_back(elements_);
+void TrainingStep<Activation>::allocate_private() {
+  while (private_.size() < buffers_) private_.emplace_back(elements_);
+}
+
+template <typename Activation>
+void TrainingStep<Activation>::place_gradients(collectives::Mesh& mesh) {
+  ran_ = false;
+  shared_.reset();
+  shared_ = collectives::GradientMemory::share(mesh, buffers_ * stride_, collective_deadline());
+  if (shared_) {
+    private_.clear();
+  } else {
+    allocate_private();
+  }
 }
 
 template <typename Activation>
 std::vector<std::span<std::byte>> TrainingStep<Activation>::memory() const {
   std::vector<std::span<std::byte>> memory;
-  for (const auto& gradient : gradients_) memory.push_back(gradient.bytes());
+  for (const auto& gradient : private_) memory.push_back(gradient.bytes());
   return memory;
 }
 
@@ -189,10 +205,10 @@ const float* TrainingStep<Activation>::run_one_micro_batch(const MicroBatchPlan&
   parts.parts.reserve(groups.size());
   nn::GradientSink sink;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    parts.parts.push_back({groups[i].subtree, gradients_[i].data()});
-    sink.groups.push_back(gradients_[i].data());
+    parts.parts.push_back({groups[i].subtree, gradient(i)});
+    sink.groups.push_back(gradient(i));
   }
-  parts.sum = gradients_[0].data();
+  parts.sum = gradient(0);
   buckets.begin_step(parts);
   sink.on_gradient_ready = [&](std::int64_t, std::int64_t end) { buckets.start_up_to(end); };
   forward_and_backward(examples, groups, key, sink, true);
@@ -205,7 +221,7 @@ const float* TrainingStep<Activation>::run_micro_batches(const MicroBatchPlan& p
                                                          const nn::DropoutKey& key,
                                                          BucketStarter& buckets) {
   std::vector<float*> buffers(static_cast<std::size_t>(plan.gradients()));
-  for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i] = gradients_[i].data();
+  for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i] = gradient(i);
   collectives::TreeAccumulator accumulator(plan.subtrees(), buckets_.back().end, std::move(buffers),
                                            bf16_count_);
   accumulator.begin_step();
@@ -237,6 +253,7 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
                                          collectives::Reducer& reducer,
                                          std::span<const Range> split,
                                          const std::function<StopRequest()>& stop_requested) {
+  ran_ = true;
   faults_.at_step(step);
   faults_.hit("step.begin");
   const std::span<const std::int32_t> examples = order_.batch(step);
@@ -255,9 +272,9 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
   TW_CHECK(count <= static_cast<std::int64_t>(elements_), "{} elements in a gradient of {}", count,
            elements_);
   const MicroBatchPlan plan = plan_step(job_.settings, split, mesh.rank(), report.examples);
-  TW_CHECK(!plan.micro_batches.empty() && plan.gradients() <= static_cast<int>(gradients_.size()),
+  TW_CHECK(!plan.micro_batches.empty() && plan.gradients() <= static_cast<int>(buffers_),
            "rank {} of {}: {} micro-batches need {} gradient buffers, there are {}", mesh.rank(),
-           mesh.world(), plan.micro_batches.size(), plan.gradients(), gradients_.size());
+           mesh.world(), plan.micro_batches.size(), plan.gradients(), buffers_);
   // The loss and what follows it need fp32.
   bf16_count_ = job_.settings.rounds_gradients() ? stop_index_ - 1 : 0;
   collectives::split_into_buckets(count, bf16_count_, buckets_);

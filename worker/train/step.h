@@ -2,13 +2,16 @@
 // exchange of the gradient with the other workers, and the AdamW update.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "common/base/result.h"
+#include "worker/collectives/gradient_memory.h"
 #include "worker/collectives/mesh.h"
 #include "worker/collectives/reducer.h"
 #include "worker/nn/optimizer.h"
@@ -33,10 +36,17 @@ class TrainingStep {
   TrainingStep(const Job& job, nn::Model<Activation>& model, nn::Optimizer<Activation>& optimizer,
                runtime::ThreadPool& pool, Faults& faults, const MemoryPlan& plan);
 
-  std::size_t gradient_buffers() const { return gradients_.size(); }
+  std::size_t gradient_buffers() const { return buffers_; }
   std::size_t gradient_buffer_bytes() const { return elements_ * sizeof(float); }
-  // Allocates buffers until there are `buffers`.
-  void reserve_gradients(std::size_t buffers);
+  // From now on there are at least `buffers`, after place_gradients().
+  void reserve_gradients(std::size_t buffers) { buffers_ = std::max(buffers_, buffers); }
+  // Allocates the buffers for steps on this mesh: in memory that it shares with other ranks, if there
+  // are any on this host. Collective.
+  void place_gradients(collectives::Mesh& mesh);
+  // Null if the buffers are in private memory.
+  const collectives::GradientMemory* shared_gradients() const { return shared_.get(); }
+  // Bytes of the shared buffers that are in use.
+  std::size_t shared_bytes() const { return shared_ && ran_ ? shared_->own().size_bytes() : 0; }
 
   // Runs step `step`, counted from 0. Collective. `split`: the shards of each rank, as in the
   // reducer. `stop_requested`, called at the end of backward: what this worker asks for after the
@@ -52,7 +62,7 @@ class TrainingStep {
   // This worker's forward and backward passes in the last step.
   double compute_seconds() const { return compute_seconds_; }
 
-  // Of the gradient buffers.
+  // Of the private gradient buffers.
   std::vector<std::span<std::byte>> memory() const;
 
   // Tokens of this worker's examples in all steps so far, without padding.
@@ -62,6 +72,10 @@ class TrainingStep {
   // Starts the exchange of gradient buckets in order, as backward completes them.
   class BucketStarter;
 
+  void allocate_private();
+  float* gradient(std::size_t buffer) const {
+    return shared_ ? shared_->own().data() + buffer * stride_ : private_[buffer].data();
+  }
   StepReport begin_report(std::int64_t step, std::span<const std::int32_t> examples);
   void find_touched_rows(std::span<const std::int32_t> examples);
   // `examples`: this step's global batch, as rows of the data set.
@@ -91,8 +105,12 @@ class TrainingStep {
   nn::TouchedRows touched_;
   nn::Batch batch_;
   std::vector<std::int64_t> rows_;  // of each example of the step's global batch, with padding
-  std::size_t elements_ = 0;        // of a gradient buffer
-  std::vector<runtime::Buffer<float>> gradients_;  // never shrinks
+  // Elements of a gradient buffer, and from one to the next in shared memory.
+  std::size_t elements_ = 0, stride_ = 0;
+  std::size_t buffers_ = 0;
+  std::vector<runtime::Buffer<float>> private_;          // the buffers, unless they are
+  std::unique_ptr<collectives::GradientMemory> shared_;  // here
+  bool ran_ = false;                                     // a step since place_gradients()
   std::vector<Range> buckets_;
   std::int64_t bf16_count_ = 0;  // of GradientParts
   // The elements of the gradient behind the loss: the numbers of ranks that ask to stop and to leave,

@@ -194,7 +194,8 @@ class TypedTrainer final : public Trainer {
   }
 
   std::uint64_t held_memory() const {
-    return std::min(memory_estimate_.total(), runtime::anonymous_rss());
+    const std::uint64_t shared = step_ ? step_->shared_bytes() : 0;
+    return std::min(memory_estimate_.total(), runtime::anonymous_rss() + shared);
   }
 
   // Gradient buffers that a rank needs in a step. The last step of a data epoch may have fewer
@@ -241,6 +242,8 @@ class TypedTrainer final : public Trainer {
       if (split) {
         reserve_gradients(static_cast<std::size_t>(gradients_for(*split, mesh.rank())));
         balancer.set_split(*split);
+        reducer.reset();
+        step_->place_gradients(mesh);
         start_reducer(mesh, *split, reducer);
       } else {
         balancer.postpone();
@@ -263,6 +266,7 @@ class TypedTrainer final : public Trainer {
     options.idle_timeout = kCollectiveTimeout;
     options.ranks_per_host = hosts_.ranks_per_host;
     options.chunk_elements = hosts_.chunk_elements;
+    options.memory = step_->shared_gradients();
     reducer.emplace(mesh, split, shards_, options);
   }
 
@@ -322,6 +326,7 @@ class TypedTrainer final : public Trainer {
     }
     // A membership epoch begins with the even split.
     ShardBalancer balancer(mesh.world(), shards_, job_.settings.exact);
+    step_->place_gradients(mesh);
     std::optional<collectives::Reducer> reducer;
     start_reducer(mesh, balancer.split(), reducer);
     if (hooks.on_speeds) hooks.on_speeds({balancer.speeds(), balancer.split()});

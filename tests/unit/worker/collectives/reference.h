@@ -2,27 +2,33 @@
 // and gradients whose sum depends on the order of additions.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <random>
 #include <vector>
 
+#include "worker/collectives/gradient_memory.h"
 #include "worker/collectives/gradient_parts.h"
+#include "worker/runtime/split_mix.h"
 
 namespace tilewright::collectives {
 
 using Floats = std::vector<float>;
 
-// Magnitudes from 2^-20 to 2^20 and both signs, so that nearly every addition rounds.
+// Magnitudes from 2^-20 to 2^21 and both signs, so that nearly every addition rounds.
 inline std::vector<Floats> shard_gradients(int shards, std::int64_t count, unsigned seed = 1) {
   std::vector<Floats> gradients;
   for (int shard = 0; shard < shards; ++shard) {
-    std::mt19937 random(seed * 1000 + static_cast<unsigned>(shard));
-    std::uniform_real_distribution<float> mantissa(-1, 1);
-    std::uniform_int_distribution<int> exponent(-20, 20);
+    runtime::SplitMix64 random(seed * 1000 + static_cast<unsigned>(shard));
     Floats& one = gradients.emplace_back(static_cast<std::size_t>(count));
-    for (float& x : one) x = std::ldexp(mantissa(random), exponent(random));
+    for (float& x : one) {
+      const std::uint64_t bits = random.next();
+      const auto sign_and_mantissa = static_cast<std::uint32_t>(bits) & 0x807f'ffffU;
+      const auto exponent = static_cast<std::uint32_t>(127 - 20 + (bits >> 32) % 41);
+      x = std::bit_cast<float>(sign_and_mantissa | exponent << 23);
+    }
   }
   return gradients;
 }
@@ -54,20 +60,25 @@ inline Floats tree_sum(const std::vector<Floats>& shards, std::int64_t bf16_coun
   return tree_sum(shards, 0, static_cast<int>(shards.size()), bf16_count);
 }
 
-// The parts of a worker with these subtrees.
+// The parts of a worker with these subtrees: in `memory`, if it is not null, from its end.
 struct LocalParts {
   LocalParts(const std::vector<Floats>& shards, const std::vector<Subtree>& subtrees,
-             std::int64_t bf16_count = 0) {
-    view.count = static_cast<std::int64_t>(shards.front().size());
+             std::int64_t bf16_count = 0, const GradientMemory* memory = nullptr) {
+    const std::size_t count = shards.front().size();
+    view.count = static_cast<std::int64_t>(count);
     view.bf16_count = bf16_count;
     for (const Subtree& one : subtrees) {
       buffers.push_back(tree_sum(shards, one.begin, one.size, bf16_count));
     }
-    for (std::size_t i = 0; i < subtrees.size(); ++i) {
-      view.parts.push_back({subtrees[i], buffers[i].data()});
+    if (subtrees.empty()) buffers.emplace_back(count);
+    std::vector<float*> data;
+    for (Floats& buffer : buffers) {
+      data.push_back(memory == nullptr ? buffer.data()
+                                       : memory->own().last((data.size() + 1) * count).data());
+      if (memory != nullptr) std::ranges::copy(buffer, data.back());
     }
-    if (subtrees.empty()) buffers.emplace_back(shards.front().size());
-    view.sum = buffers.front().data();
+    for (std::size_t i = 0; i < subtrees.size(); ++i) view.parts.push_back({subtrees[i], data[i]});
+    view.sum = data.front();
   }
   Floats sum() const { return {view.sum, view.sum + view.count}; }
   std::vector<Floats> buffers;

@@ -14,7 +14,6 @@
 #include "common/base/file_descriptor.h"
 #include "tests/unit/worker/collectives/cluster.h"
 #include "worker/collectives/exchange.h"
-#include "worker/collectives/shared_memory_link.h"
 
 namespace tilewright::collectives {
 namespace {
@@ -83,26 +82,6 @@ TEST(SharedMemoryLink, CarriesAStreamThatIsLongerThanTheRing) {
   EXPECT_EQ(wrong, 0U);
 }
 
-TEST(SharedMemoryLink, ShowsBytesWithoutTakingThem) {
-  Ends ends;
-  const auto peeked = [&] {
-    const std::span<std::byte> bytes = ends.client->peek().or_throw();
-    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  };
-  EXPECT_EQ(peeked(), "");
-  const std::string most(Link::kRingBytes - 3, 'x');
-  write(*ends.server, most);
-  EXPECT_EQ(peeked(), most);
-  EXPECT_EQ(ends.server->writable(), 3U);
-  ends.client->take(most.size() - 1);
-  EXPECT_EQ(ends.server->writable(), Link::kRingBytes - 1);
-  write(*ends.server, "abcdef");
-  EXPECT_EQ(peeked(), "xabc") << "up to the end of the ring";
-  ends.client->take(4);
-  EXPECT_EQ(peeked(), "def");
-  EXPECT_EQ(read(*ends.client), "def");
-}
-
 TEST(SharedMemoryLink, TakesNoMoreThanTheRingHolds) {
   Ends ends;
   const std::string many(Link::kRingBytes + 1, 'x');
@@ -147,7 +126,7 @@ TEST(SharedMemoryLink, AnEndIsWokenWhateverItAnnouncesMeanwhile) {
   std::thread client([&] {
     for (int round = 1; round <= kRounds; ++round) {
       while (begun < round) continue;
-      ends.client->take(1);
+      read(*ends.client, 1);
       woken = ends.client->wakes_peer();
       write(*ends.client, "x");
       woken = ends.client->wakes_peer() || woken;
