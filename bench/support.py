@@ -49,6 +49,7 @@ def read_glue(folder, task, split, limit=None):
 
 # CPU models by vendor, family and model number: the short name in the names of result files, the name in tables.
 CPUS = {
+    ("AuthenticAMD", "25", "1"): ("zen3", "Zen 3"),
     ("AuthenticAMD", "25", "17"): ("zen4", "Zen 4"),
     ("AuthenticAMD", "26", "2"): ("zen5", "Zen 5"),
     ("GenuineIntel", "6", "167"): ("xeon", "Xeon (AMX)"),
