@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/worker/collectives/cluster.h"
@@ -19,7 +20,8 @@ class TestedReducer : private std::unique_ptr<GradientMemory>, public Reducer {
   // For gradients of up to `count` elements, with a buffer for each of up to kBuffers subtrees.
   TestedReducer(Mesh& mesh, std::span<const Range> split, int shards, std::int64_t count,
                 ReducerOptions options = {})
-      : Memory(share(mesh, count)), Reducer(mesh, split, shards, with(options, Memory::get())) {}
+      : Memory(share(mesh, count)),
+        Reducer(mesh, split, shards, with(std::move(options), Memory::get())) {}
 
   const GradientMemory* memory() const { return Memory::get(); }
   LocalParts parts(const std::vector<Floats>& gradients, std::int64_t bf16_count = 0) const {
