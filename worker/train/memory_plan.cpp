@@ -43,7 +43,8 @@ void plan_training(const Job& job, MemoryPlan& plan) {
                            rows * job.model.encoder.hidden_size + 3 +
                            std::max<std::int64_t>(s.max_workers, rendezvous::kMaxWorld);
   const int shards = static_cast<int>(s.virtual_shards);
-  for (std::int64_t world = 1; world <= s.max_workers; ++world) {
+  // In a larger world no rank has more than one shard.
+  for (std::int64_t world = 1; world <= std::min<std::int64_t>(s.max_workers, shards); ++world) {
     const auto split = collectives::even_split(static_cast<int>(world), shards);
     for (int rank = 0; rank < world; ++rank) {
       plan.gradient_buffers =

@@ -130,5 +130,16 @@ TEST(MemoryPlan, BoundsTrainingBatchesWhoseExamplesArePaddedToTheLongest) {
   EXPECT_GE(limits.examples, 3);
 }
 
+// Without a bound the plan of this many workers takes hours.
+TEST(MemoryPlan, HasTheGradientsOfAsManyWorkersAsShards) {
+  Job job = make_training({5, 9, 7, 2, 3, 4, 8, 6, 20}, {});
+  job.settings.virtual_shards = 8;
+  job.settings.max_workers = 8;
+  const int buffers = plan_memory(job).gradient_buffers;
+  EXPECT_GT(buffers, 1);
+  job.settings.max_workers = 1'000'000;
+  EXPECT_EQ(plan_memory(job).gradient_buffers, buffers);
+}
+
 }  // namespace
 }  // namespace tilewright::train
