@@ -53,7 +53,7 @@ StepExchange::StepExchange(Mesh& mesh, int stream, std::span<const Range> split,
     link.window = link.memory.empty() ? options_.window : kNoWindow;
     link.slots = slots;
     link.widest_slice = widest_slice;
-    link.packs = !mesh_.transport().shares_memory(peer);
+    link.packs = link.memory.empty() && !mesh_.transport().shares_memory(peer);
     link.iovecs.reserve(static_cast<std::size_t>(rank_layout_.slots()) + 1);
     if (!link.memory.empty()) {
       link.placed.resize(kPlacedSum + 1 + static_cast<std::size_t>(slots));
