@@ -27,7 +27,11 @@ Error refused(std::string_view call) {
   return unsupported(fmt::format("{}: {}", call, std::strerror(errno)));
 }
 
-int allocate_pages(int memory, std::size_t bytes) {
+// Sets the size, with all pages or none. Returns the errno.
+int resize(int memory, std::size_t bytes, SharedSegment::Pages pages) {
+  if (pages == SharedSegment::Pages::kOnAccess) {
+    return ftruncate(memory, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  }
   int problem = EINTR;
   while (problem == EINTR) problem = posix_fallocate(memory, 0, static_cast<off_t>(bytes));
   return problem;
@@ -66,9 +70,7 @@ Result<SharedSegment> SharedSegment::create(std::size_t bytes, Pages pages) {
   std::string name = "tilewright-" + random_hex(kNameBytes);
   FileDescriptor memory(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) return refused("memfd_create");
-  const int problem = pages == Pages::kNow ? allocate_pages(memory.get(), bytes)
-                      : ftruncate(memory.get(), static_cast<off_t>(bytes)) == 0 ? 0
-                                                                                : errno;
+  const int problem = resize(memory.get(), bytes, pages);
   if (problem != 0) {
     errno = problem;
     return refused(fmt::format("{} bytes of shared memory", bytes));

@@ -292,11 +292,21 @@ void StepExchange::open_payload(Link& link) {
                                             name_of(link.in.kind), link.in.chunk, expected, bound));
   }
   const Range slice = slice_of_rank(link, expected, sums ? link.peer : mesh_.rank());
-  const int copies = sums ? 1 : link.slots;
   const bool packed = is_packed(link, expected);
-  std::size_t bytes = static_cast<std::size_t>(slice.size() * copies) *
-                      (packed ? sizeof(runtime::bf16) : sizeof(float));
-  if (!link.memory.empty()) bytes = sums ? 0 : std::span(link.placed).size_bytes();
+  std::size_t bytes = 0;
+  void* into = nullptr;
+  link.unpacked = nullptr;
+  if (link.memory.empty()) {
+    float* const floats = sums ? parts_->sum + slice.begin : partials_at(link, expected);
+    const int copies = sums ? 1 : link.slots;
+    bytes = static_cast<std::size_t>(slice.size() * copies) *
+            (packed ? sizeof(runtime::bf16) : sizeof(float));
+    into = packed ? static_cast<void*>(link.packed_in.data()) : floats;
+    if (packed) link.unpacked = floats;
+  } else if (!sums) {
+    bytes = std::span(link.placed).size_bytes();
+    into = link.placed.data();
+  }
   if (link.in.bytes != bytes) {
     throw mesh_.lost(link.peer,
                      fmt::format("sent {} bytes in {} of chunk {}, expected {}: the ranks differ "
@@ -304,11 +314,6 @@ void StepExchange::open_payload(Link& link) {
                                  link.in.bytes, name_of(link.in.kind), expected, bytes));
   }
   link.in_payload = true;
-  float* const floats = sums ? parts_->sum + slice.begin : partials_at(link, expected);
-  link.unpacked = packed ? floats : nullptr;
-  void* const into = !link.memory.empty() ? static_cast<void*>(link.placed.data())
-                     : packed             ? static_cast<void*>(link.packed_in.data())
-                                          : floats;
   link.in_iovec = net::make_iovec(into, bytes);
   link.payload = {static_cast<const std::byte*>(into), bytes};
 }

@@ -36,9 +36,10 @@ class TrainingStep {
   TrainingStep(const Job& job, nn::Model<Activation>& model, nn::Optimizer<Activation>& optimizer,
                runtime::ThreadPool& pool, Faults& faults, const MemoryPlan& plan);
 
+  // How many place_gradients() allocates.
   std::size_t gradient_buffers() const { return buffers_; }
   std::size_t gradient_buffer_bytes() const { return elements_ * sizeof(float); }
-  // From now on there are at least `buffers`, after place_gradients().
+  // The next place_gradients() allocates at least `buffers`.
   void reserve_gradients(std::size_t buffers) { buffers_ = std::max(buffers_, buffers); }
   // Allocates the buffers for steps on this mesh: in memory that it shares with other ranks, if there
   // are any on this host. Collective.
@@ -108,9 +109,9 @@ class TrainingStep {
   // Elements of a gradient buffer, and from one to the next in shared memory.
   std::size_t elements_ = 0, stride_ = 0;
   std::size_t buffers_ = 0;
-  std::vector<runtime::Buffer<float>> private_;          // the buffers, unless they are
-  std::unique_ptr<collectives::GradientMemory> shared_;  // here
-  bool ran_ = false;                                     // a step since place_gradients()
+  std::unique_ptr<collectives::GradientMemory> shared_;  // the buffers; if null, they are private
+  std::vector<runtime::Buffer<float>> private_;
+  bool ran_ = false;  // a step since place_gradients()
   std::vector<Range> buckets_;
   std::int64_t bf16_count_ = 0;  // of GradientParts
   // The elements of the gradient behind the loss: the numbers of ranks that ask to stop and to leave,

@@ -242,8 +242,6 @@ class TypedTrainer final : public Trainer {
       if (split) {
         reserve_gradients(static_cast<std::size_t>(gradients_for(*split, mesh.rank())));
         balancer.set_split(*split);
-        reducer.reset();
-        step_->place_gradients(mesh);
         start_reducer(mesh, *split, reducer);
       } else {
         balancer.postpone();
@@ -257,8 +255,11 @@ class TypedTrainer final : public Trainer {
     }
   }
 
+  // Replaces the reducer and allocates the gradients that it sums. Collective.
   void start_reducer(collectives::Mesh& mesh, std::span<const collectives::Range> split,
                      std::optional<collectives::Reducer>& reducer) {
+    reducer.reset();
+    step_->place_gradients(mesh);
     collectives::ReducerOptions options;
     options.mode =
         job_.settings.exact ? collectives::ReduceMode::kExact : collectives::ReduceMode::kPlain;
@@ -326,7 +327,6 @@ class TypedTrainer final : public Trainer {
     }
     // A membership epoch begins with the even split.
     ShardBalancer balancer(mesh.world(), shards_, job_.settings.exact);
-    step_->place_gradients(mesh);
     std::optional<collectives::Reducer> reducer;
     start_reducer(mesh, balancer.split(), reducer);
     if (hooks.on_speeds) hooks.on_speeds({balancer.speeds(), balancer.split()});

@@ -20,6 +20,19 @@ class GradientMemoryTest : public ::testing::Test {
   ~GradientMemoryTest() override { tested_links = SharedMemory::kNever; }
 };
 
+// The sum over all ranks of gradients in this memory, or of private ones if it is null.
+Floats sum(Mesh& mesh, const GradientMemory* memory, const std::vector<Floats>& gradients) {
+  const int shards = static_cast<int>(gradients.size());
+  ReducerOptions options;
+  options.memory = memory;
+  Reducer reducer(mesh, even_split(mesh.world(), shards), shards, options);
+  LocalParts own(gradients, reducer.local_parts(), 0, memory);
+  const std::vector<Range> buckets{{0, own.view.count}};
+  reducer.begin_step(own.view, buckets);
+  reducer.finish(test_deadline());
+  return own.sum();
+}
+
 TEST_F(GradientMemoryTest, IsSeenByAllRanksOfTheHost) {
   constexpr std::size_t kFloats = 3000;  // of rank 0; the other ranks have more
   expect_no_errors(run_ranks(3, [&](Mesh& mesh) {
@@ -61,14 +74,7 @@ TEST_F(GradientMemoryTest, IsSharedByThoseThatHaveSome) {
       EXPECT_TRUE(memory->of(1).empty());
       EXPECT_FALSE(memory->of(2 - mesh.rank()).empty());
     }
-    ReducerOptions options;
-    options.memory = memory.get();
-    Reducer reducer(mesh, even_split(3, 4), 4, options);
-    LocalParts own(gradients, reducer.local_parts(), 0, memory.get());
-    const std::vector<Range> buckets{{0, 1000}};
-    reducer.begin_step(own.view, buckets);
-    reducer.finish(test_deadline());
-    EXPECT_TRUE(same_bits(own.sum(), tree_sum(gradients)));
+    EXPECT_TRUE(same_bits(sum(mesh, memory.get(), gradients), tree_sum(gradients)));
   }));
 }
 
@@ -104,13 +110,7 @@ TEST_F(GradientMemoryTest, APlaceOutsideOfItIsRefused) {
         barrier(mesh, test_deadline());  // rank 0 leaves
         return;
       }
-      ReducerOptions options;
-      options.memory = memory.get();
-      Reducer reducer(mesh, even_split(2, 2), 2, options);
-      LocalParts own(gradients, reducer.local_parts(), 0, memory.get());
-      const std::vector<Range> buckets{{0, 1000}};
-      reducer.begin_step(own.view, buckets);
-      reducer.finish(test_deadline());
+      sum(mesh, memory.get(), gradients);
     });
     EXPECT_TRUE(mentions(errors[0], "sent a gradient of 1000 elements at")) << errors[0];
     EXPECT_TRUE(mentions(errors[0], "in a memory of 1000")) << errors[0];

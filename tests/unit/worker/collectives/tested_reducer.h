@@ -13,24 +13,27 @@
 
 namespace tilewright::collectives {
 
-class TestedReducer : private std::unique_ptr<GradientMemory>, public Reducer {
-  using Memory = std::unique_ptr<GradientMemory>;
+// Constructed before the Reducer and destroyed after it.
+struct TestedMemory {
+  std::unique_ptr<GradientMemory> shared;
+};
 
+class TestedReducer : private TestedMemory, public Reducer {
  public:
   // For gradients of up to `count` elements, with a buffer for each of up to kBuffers subtrees.
   TestedReducer(Mesh& mesh, std::span<const Range> split, int shards, std::int64_t count,
                 ReducerOptions options = {})
-      : Memory(share(mesh, count)),
-        Reducer(mesh, split, shards, with(std::move(options), Memory::get())) {}
+      : TestedMemory{share(mesh, count)},
+        Reducer(mesh, split, shards, with(std::move(options), shared.get())) {}
 
-  const GradientMemory* memory() const { return Memory::get(); }
+  const GradientMemory* memory() const { return shared.get(); }
   LocalParts parts(const std::vector<Floats>& gradients, std::int64_t bf16_count = 0) const {
     return {gradients, local_parts(), bf16_count, memory()};
   }
 
  private:
   static constexpr std::int64_t kBuffers = 8;
-  static Memory share(Mesh& mesh, std::int64_t count) {
+  static std::unique_ptr<GradientMemory> share(Mesh& mesh, std::int64_t count) {
     if (!tested_gradient_memory) return nullptr;
     auto memory =
         GradientMemory::share(mesh, static_cast<std::size_t>(count * kBuffers), test_deadline());
