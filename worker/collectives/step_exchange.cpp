@@ -57,6 +57,7 @@ StepExchange::StepExchange(Mesh& mesh, int stream, std::span<const Range> split,
     link.iovecs.reserve(static_cast<std::size_t>(rank_layout_.slots()) + 1);
     if (!link.memory.empty()) {
       link.placed.resize(kPlacedSum + 1 + static_cast<std::size_t>(slots));
+      link.arriving = link.placed;
       return;
     }
     link.partials = runtime::Buffer<float>(
@@ -304,8 +305,8 @@ void StepExchange::open_payload(Link& link) {
     into = packed ? static_cast<void*>(link.packed_in.data()) : floats;
     if (packed) link.unpacked = floats;
   } else if (!sums) {
-    bytes = std::span(link.placed).size_bytes();
-    into = link.placed.data();
+    bytes = std::span(link.arriving).size_bytes();
+    into = link.arriving.data();
   }
   if (link.in.bytes != bytes) {
     throw mesh_.lost(link.peer,
@@ -325,7 +326,7 @@ void StepExchange::close_payload(Link& link) {
            static_cast<std::int64_t>(link.payload.size() / sizeof(runtime::bf16)));
   }
   if (link.in.kind == FrameKind::kPartials && !link.memory.empty()) {
-    check_placement(link, slice_of_rank(link, link.partials_received, mesh_.rank()));
+    take_placement(link, slice_of_rank(link, link.partials_received, mesh_.rank()));
   }
   // The next bytes are a header.
   ++(link.in.kind == FrameKind::kSums ? link.sums_received : link.partials_received);
@@ -335,8 +336,8 @@ void StepExchange::close_payload(Link& link) {
   if (link.in.kind == FrameKind::kPartials && link.memory.empty()) sum();
 }
 
-void StepExchange::check_placement(const Link& link, Range slice) const {
-  const auto [begin, size] = std::pair{link.placed[0], link.placed[1]};
+void StepExchange::take_placement(Link& link, Range slice) const {
+  const auto [begin, size] = std::pair{link.arriving[0], link.arriving[1]};
   if (begin != static_cast<std::uint64_t>(slice.begin) ||
       size != static_cast<std::uint64_t>(slice.size())) {
     throw mesh_.lost(link.peer, fmt::format("sent {} elements from {}, expected {} from {}: the "
@@ -344,12 +345,13 @@ void StepExchange::check_placement(const Link& link, Range slice) const {
                                             size, begin, slice.size(), slice.begin));
   }
   const auto count = static_cast<std::uint64_t>(parts_->count);
-  for (const std::uint64_t place : std::span(link.placed).subspan(kPlacedSum)) {
+  for (const std::uint64_t place : std::span(link.arriving).subspan(kPlacedSum)) {
     if (place <= link.memory.size() && count <= link.memory.size() - place) continue;
     throw mesh_.lost(link.peer,
                      fmt::format("sent a gradient of {} elements at {} in a memory of {}", count,
                                  place, link.memory.size()));
   }
+  link.placed = link.arriving;
 }
 
 bool StepExchange::sum() {

@@ -101,7 +101,8 @@ class StepExchange {
     int window = 0;
     // The peer's gradient memory, if it is mapped. Then the payload of partial sums is a Placement.
     std::span<float> memory;
-    Placement placed;      // what the peer has sent
+    Placement placed;      // what the peer has sent, checked
+    Placement arriving;    // what it is sending
     Placement own_placed;  // what this rank sends
     int slots = 0;         // partial sums that the peer sends of an element
     std::int64_t widest_slice = 0;
@@ -159,7 +160,8 @@ class StepExchange {
   // Elements of a frame between this rank and the peer, at most.
   std::size_t most_elements(const Link& link) const;
   void find_places();
-  void check_placement(const Link& link, Range slice) const;
+  // Takes what has arrived as `placed`; throws Failure(kPeerLost) if it is not in the peer's memory.
+  void take_placement(Link& link, Range slice) const;
   void append_payload(Link& link, std::span<float* const> data, std::int64_t count, bool packed);
   // The elements of a chunk that the ranks with a place sum together.
   Range piece(int chunk, int place) const;
