@@ -83,12 +83,11 @@ struct ChildSetup {
   if (setup.directory[0] != '\0' && chdir(setup.directory) != 0) {
     fail(StartFailure::Stage::kDirectory);
   }
-  // The parent blocks the signals it reads from a signalfd and ignores SIGPIPE; exec preserves both
-  // settings.
+  // The parent blocks the signals it reads from a signalfd and ignores others; exec preserves both.
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  signal(SIGPIPE, SIG_DFL);
+  for (const int ignored : {SIGPIPE, SIGXFSZ}) signal(ignored, SIG_DFL);
   execve(setup.program, setup.arguments, setup.environment);
   fail(StartFailure::Stage::kExec);
   _exit(127);

@@ -21,6 +21,8 @@ bool is_ignored(int number) {
 
 }  // namespace
 
+void ignore_file_size_signal() { signal(SIGXFSZ, SIG_IGN); }
+
 Result<Signals> Signals::install() {
   sigset_t wanted;
   sigemptyset(&wanted);

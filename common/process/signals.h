@@ -15,6 +15,10 @@
 
 namespace tilewright {
 
+// At the start of a program: a write beyond `ulimit -f` fails with EFBIG instead of ending the
+// process, so that the error can be reported.
+void ignore_file_size_signal();
+
 // SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored as under nohup, SIGHUP, read from a descriptor.
 class Signals {
  public:

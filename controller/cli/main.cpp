@@ -9,6 +9,7 @@
 #include "common/base/version.h"
 #include "common/cli/command_line.h"
 #include "common/contract/reference.h"
+#include "common/process/signals.h"
 #include "controller/cli/controller.h"
 #include "controller/cli/convert.h"
 #include "controller/cli/crd.h"
@@ -17,6 +18,7 @@
 #include "controller/cli/validate.h"
 
 int main(int argc, char** argv) {
+  tilewright::ignore_file_size_signal();
   CLI::App app(
       "Fine-tunes BERT-family models on CPUs: on this machine, or in a Kubernetes cluster.",
       "tilewright");

@@ -350,6 +350,20 @@ TEST_P(BadInput, IsRejectedWithOneMessageAndNoLeftovers) {
   EXPECT_EQ(testing::content_of(inputs.folder()), before) << "files remain";
 }
 
+// The training itself needs no file.
+TEST(FileSizeLimit, IsReportedWithTheFileThatIsTooLarge) {
+  ASSERT_EQ(testing::missing_model(), "");
+  Inputs inputs;
+  std::vector<std::string> arguments = {"-c", "ulimit -f 1024; exec \"$0\" \"$@\"",
+                                        testing::program("tilewright-worker")};
+  for (const std::string& word : testing::train_command({})) arguments.push_back(word);
+  RunningProgram worker("/bin/sh", arguments, inputs.folder());
+  EXPECT_EQ(worker.wait(), static_cast<int>(ExitCode::kOutput)) << worker.output();
+  EXPECT_THAT(worker.output(), ::testing::HasSubstr(": File too large"));
+  EXPECT_THAT(worker.output(), ::testing::HasSubstr("model.safetensors"));
+  EXPECT_FALSE(fs::exists(inputs.output() / "model.safetensors"));
+}
+
 // The first number after `words` in `text`.
 double number_after(const std::string& text, const std::string& words) {
   const std::size_t at = text.find(words);

@@ -160,22 +160,24 @@ TEST(ChildProcess, RunsOnItsCpusOnly) {
   EXPECT_EQ(output_of(process), std::to_string(last) + "\n");
 }
 
-TEST(ChildProcess, InheritsNeitherBlockedSignalsNorIgnoredSigpipe) {
+TEST(ChildProcess, InheritsNeitherBlockedNorIgnoredSignals) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
   const auto old = signal(SIGPIPE, SIG_IGN);
+  const auto old_size = signal(SIGXFSZ, SIG_IGN);
   ChildProcess process =
       ChildProcess::start(shell("while read name mask; do case $name in SigBlk:|SigIgn:) "
                                 "echo $mask;; esac; done < /proc/self/status"))
           .or_throw();
   signal(SIGPIPE, old);
+  signal(SIGXFSZ, old_size);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   const std::string text = output_of(process);
   EXPECT_EQ(text.substr(0, 17), "0000000000000000\n");
   ASSERT_EQ(text.size(), 34U);
   const std::uint64_t ignored = std::stoull(text.substr(17), nullptr, 16);
-  EXPECT_EQ(ignored & (1ULL << (SIGPIPE - 1)), 0U);
+  EXPECT_EQ(ignored & (1ULL << (SIGPIPE - 1) | 1ULL << (SIGXFSZ - 1)), 0U);
 }
 
 TEST(ChildProcess, ReportsWhyItCannotStart) {
