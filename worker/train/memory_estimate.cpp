@@ -94,8 +94,8 @@ std::uint64_t touch_buffers(const std::vector<std::span<std::byte>>& buffers,
   return touched;
 }
 
-MemoryDemand current_demand(std::uint64_t total) {
-  return {total, std::min(total, runtime::anonymous_rss()), runtime::memory_pools()};
+MemoryDemand current_demand(std::uint64_t total, std::uint64_t held) {
+  return {total, std::min(total, held), runtime::memory_pools()};
 }
 
 std::string encode(const MemoryDemand& demand) {
@@ -120,10 +120,10 @@ MemoryDemand decode_demand(const std::string& text) {
   return demand;
 }
 
-std::vector<MemoryDemand> gather_demands(collectives::Mesh& mesh, std::uint64_t total) {
+std::vector<MemoryDemand> gather_demands(collectives::Mesh& mesh, const MemoryDemand& own) {
   std::vector<MemoryDemand> demands;
-  for (const std::string& text : collectives::all_gather(
-           mesh, encode(current_demand(total)), kMaxCollectiveBytes, collective_deadline())) {
+  for (const std::string& text :
+       collectives::all_gather(mesh, encode(own), kMaxCollectiveBytes, collective_deadline())) {
     demands.push_back(decode_demand(text));
   }
   return demands;

@@ -49,14 +49,14 @@ struct MemoryDemand {
   std::vector<runtime::MemoryPool> pools;
 };
 
-// `total`: bytes that this process needs.
-MemoryDemand current_demand(std::uint64_t total);
+// `total`: bytes that this process needs, of which it holds `held`.
+MemoryDemand current_demand(std::uint64_t total, std::uint64_t held);
 std::string encode(const MemoryDemand& demand);
 // Throws Failure(kPeerLost) for a string that encode() cannot have made.
 MemoryDemand decode_demand(const std::string& text);
 
-// The demands of all ranks, by rank; this one needs `total` bytes. Collective.
-std::vector<MemoryDemand> gather_demands(collectives::Mesh& mesh, std::uint64_t total);
+// The demands of all ranks, by rank. Collective.
+std::vector<MemoryDemand> gather_demands(collectives::Mesh& mesh, const MemoryDemand& own);
 
 // Throws Failure(kMemory) if one of the pools of `rank` has less left than the processes that share
 // it have yet to allocate. `need` is the estimate of `rank`. All processes that share a pool get

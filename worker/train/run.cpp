@@ -111,7 +111,7 @@ elastic::StateReport decode_report(const std::string& text) {
 // membership epoch have allocated their memory already; only a new worker can be refused.
 void check_memory_across_ranks(const Trainer& trainer, collectives::Mesh& mesh, bool new_worker) {
   if (mesh.world() == 1) return;
-  const std::vector<MemoryDemand> demands = gather_demands(mesh, trainer.memory_estimate().total());
+  const std::vector<MemoryDemand> demands = gather_demands(mesh, trainer.memory_demand());
   if (!new_worker) return;
   check_shared_memory(trainer.memory_estimate(), demands, static_cast<std::size_t>(mesh.rank()));
 }

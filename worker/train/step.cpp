@@ -90,12 +90,13 @@ void TrainingStep<Activation>::allocate_private() {
 }
 
 template <typename Activation>
-void TrainingStep<Activation>::place_gradients(collectives::Mesh& mesh) {
-  ran_ = false;
+void TrainingStep<Activation>::place_gradients(collectives::Mesh& mesh, std::size_t needed) {
+  TW_CHECK(needed <= buffers_, "{} gradient buffers of {}", needed, buffers_);
   shared_.reset();
-  shared_ = collectives::GradientMemory::share(mesh, buffers_ * stride_, collective_deadline());
+  shared_ = collectives::GradientMemory::share(mesh, needed * stride_, collective_deadline());
   if (shared_) {
     private_.clear();
+    runtime::touch_pages(std::as_writable_bytes(shared_->own()), pool_);
   } else {
     allocate_private();
   }
@@ -253,7 +254,6 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
                                          collectives::Reducer& reducer,
                                          std::span<const Range> split,
                                          const std::function<StopRequest()>& stop_requested) {
-  ran_ = true;
   faults_.at_step(step);
   faults_.hit("step.begin");
   const std::span<const std::int32_t> examples = order_.batch(step);
@@ -272,9 +272,9 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
   TW_CHECK(count <= static_cast<std::int64_t>(elements_), "{} elements in a gradient of {}", count,
            elements_);
   const MicroBatchPlan plan = plan_step(job_.settings, split, mesh.rank(), report.examples);
-  TW_CHECK(!plan.micro_batches.empty() && plan.gradients() <= static_cast<int>(buffers_),
+  TW_CHECK(!plan.micro_batches.empty() && plan.gradients() <= static_cast<int>(placed_gradients()),
            "rank {} of {}: {} micro-batches need {} gradient buffers, there are {}", mesh.rank(),
-           mesh.world(), plan.micro_batches.size(), plan.gradients(), buffers_);
+           mesh.world(), plan.micro_batches.size(), plan.gradients(), placed_gradients());
   // The loss and what follows it need fp32.
   bf16_count_ = job_.settings.rounds_gradients() ? stop_index_ - 1 : 0;
   collectives::split_into_buckets(count, bf16_count_, buckets_);

@@ -36,18 +36,18 @@ class TrainingStep {
   TrainingStep(const Job& job, nn::Model<Activation>& model, nn::Optimizer<Activation>& optimizer,
                runtime::ThreadPool& pool, Faults& faults, const MemoryPlan& plan);
 
-  // How many place_gradients() allocates.
+  // How many place_gradients() may allocate.
   std::size_t gradient_buffers() const { return buffers_; }
   std::size_t gradient_buffer_bytes() const { return elements_ * sizeof(float); }
-  // The next place_gradients() allocates at least `buffers`.
   void reserve_gradients(std::size_t buffers) { buffers_ = std::max(buffers_, buffers); }
-  // Allocates the buffers for steps on this mesh: in memory that it shares with other ranks, if there
-  // are any on this host. Collective.
-  void place_gradients(collectives::Mesh& mesh);
+  // Allocates the buffers for steps on this mesh. If there are other ranks on this host, they are
+  // `needed` buffers, with their pages, in memory that it shares with them until
+  // release_shared_gradients(). Collective.
+  void place_gradients(collectives::Mesh& mesh, std::size_t needed);
+  void release_shared_gradients() { shared_.reset(); }
   // Null if the buffers are in private memory.
   const collectives::GradientMemory* shared_gradients() const { return shared_.get(); }
-  // Bytes of the shared buffers that are in use.
-  std::size_t shared_bytes() const { return shared_ && ran_ ? shared_->own().size_bytes() : 0; }
+  std::size_t shared_bytes() const { return shared_ ? shared_->own().size_bytes() : 0; }
 
   // Runs step `step`, counted from 0. Collective. `split`: the shards of each rank, as in the
   // reducer. `stop_requested`, called at the end of backward: what this worker asks for after the
@@ -74,6 +74,9 @@ class TrainingStep {
   class BucketStarter;
 
   void allocate_private();
+  std::size_t placed_gradients() const {
+    return shared_ ? shared_->own().size() / stride_ : private_.size();
+  }
   float* gradient(std::size_t buffer) const {
     return shared_ ? shared_->own().data() + buffer * stride_ : private_[buffer].data();
   }
@@ -111,7 +114,6 @@ class TrainingStep {
   std::size_t buffers_ = 0;
   std::unique_ptr<collectives::GradientMemory> shared_;  // the buffers; if null, they are private
   std::vector<runtime::Buffer<float>> private_;
-  bool ran_ = false;  // a step since place_gradients()
   std::vector<Range> buckets_;
   std::int64_t bf16_count_ = 0;  // of GradientParts
   // The elements of the gradient behind the loss: the numbers of ranks that ask to stop and to leave,

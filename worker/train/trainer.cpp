@@ -84,12 +84,12 @@ class TypedTrainer final : public Trainer {
                                                   "number of virtual shards",
                                                   mesh.world(), shards_));
     }
-    const auto needed = static_cast<std::size_t>(
-        gradients_for(collectives::even_split(mesh.world(), shards_), mesh.rank()));
+    const std::size_t needed =
+        gradients_for(collectives::even_split(mesh.world(), shards_), mesh.rank());
     if (needed <= step_->gradient_buffers()) return;
     MemoryEstimate need = memory_estimate_;
     need.gradients = needed * step_->gradient_buffer_bytes();
-    check_memory(need, runtime::available_memory() + held_memory());
+    check_memory(need, runtime::available_memory() + memory_demand().held);
     reserve_gradients(needed);
   }
 
@@ -161,6 +161,10 @@ class TypedTrainer final : public Trainer {
   double checkpoint_wait_seconds() const override { return state_.checkpoint_wait_seconds(); }
   const checkpoint::TrainerState& state() const override { return state_.trainer_state(); }
   const MemoryEstimate& memory_estimate() const override { return memory_estimate_; }
+  MemoryDemand memory_demand() const override {
+    return current_demand(memory_estimate_.total(),
+                          runtime::anonymous_rss() + (step_ ? step_->shared_bytes() : 0));
+  }
   const RecoveryCounts& recovery_counts() const override { return state_.recovery_counts(); }
   double train_seconds() const override { return state_.train_seconds(); }
   double compute_seconds() const override { return step_ ? step_->compute_seconds() : 0; }
@@ -179,6 +183,13 @@ class TypedTrainer final : public Trainer {
   }
 
  private:
+  // Releases them at the end of a membership epoch. A peer maps them as well: one that is frozen in
+  // an earlier epoch must not keep those of later epochs allocated.
+  struct SharedGradientsOfEpoch {
+    TrainingStep<Activation>& step;
+    ~SharedGradientsOfEpoch() { step.release_shared_gradients(); }
+  };
+
   static nn::AdamWSettings adamw_settings(const Settings& s) {
     return {.beta1 = s.adam_beta1,
             .beta2 = s.adam_beta2,
@@ -193,15 +204,11 @@ class TypedTrainer final : public Trainer {
     return estimate;
   }
 
-  std::uint64_t held_memory() const {
-    const std::uint64_t shared = step_ ? step_->shared_bytes() : 0;
-    return std::min(memory_estimate_.total(), runtime::anonymous_rss() + shared);
-  }
-
   // Gradient buffers that a rank needs in a step. The last step of a data epoch may have fewer
   // examples; it never needs more.
-  int gradients_for(std::span<const collectives::Range> split, int rank) const {
-    return plan_step(job_.settings, split, rank, job_.settings.global_batch).gradients();
+  std::size_t gradients_for(std::span<const collectives::Range> split, int rank) const {
+    return static_cast<std::size_t>(
+        plan_step(job_.settings, split, rank, job_.settings.global_batch).gradients());
   }
 
   void reserve_gradients(std::size_t buffers) {
@@ -211,12 +218,12 @@ class TypedTrainer final : public Trainer {
 
   // The gradient buffers for which each rank has memory, by rank. Collective.
   std::vector<int> gradient_limits(collectives::Mesh& mesh) const {
-    const std::uint64_t total = memory_estimate_.total();
-    const std::vector<MemoryDemand> demands = gather_demands(mesh, total);
-    const std::uint64_t available = runtime::available_memory() + held_memory();
+    const MemoryDemand own = memory_demand();
+    const std::vector<MemoryDemand> demands = gather_demands(mesh, own);
+    const std::uint64_t available = runtime::available_memory() + own.held;
     const std::uint64_t spare =
         std::min(spare_memory(demands, static_cast<std::size_t>(mesh.rank())),
-                 available > total ? available - total : 0);
+                 available > own.need ? available - own.need : 0);
     const std::uint64_t more =
         std::min<std::uint64_t>(spare / step_->gradient_buffer_bytes(), kMaxVirtualShards);
     std::vector<int> limits;
@@ -240,7 +247,7 @@ class TypedTrainer final : public Trainer {
                limits[static_cast<std::size_t>(rank)];
       });
       if (split) {
-        reserve_gradients(static_cast<std::size_t>(gradients_for(*split, mesh.rank())));
+        reserve_gradients(gradients_for(*split, mesh.rank()));
         balancer.set_split(*split);
         start_reducer(mesh, *split, reducer);
       } else {
@@ -259,7 +266,7 @@ class TypedTrainer final : public Trainer {
   void start_reducer(collectives::Mesh& mesh, std::span<const collectives::Range> split,
                      std::optional<collectives::Reducer>& reducer) {
     reducer.reset();
-    step_->place_gradients(mesh);
+    step_->place_gradients(mesh, gradients_for(split, mesh.rank()));
     collectives::ReducerOptions options;
     options.mode =
         job_.settings.exact ? collectives::ReduceMode::kExact : collectives::ReduceMode::kPlain;
@@ -327,6 +334,7 @@ class TypedTrainer final : public Trainer {
     }
     // A membership epoch begins with the even split.
     ShardBalancer balancer(mesh.world(), shards_, job_.settings.exact);
+    const SharedGradientsOfEpoch gradients{*step_};
     std::optional<collectives::Reducer> reducer;
     start_reducer(mesh, balancer.split(), reducer);
     if (hooks.on_speeds) hooks.on_speeds({balancer.speeds(), balancer.split()});

@@ -88,6 +88,7 @@ class Trainer {
   virtual double checkpoint_wait_seconds() const = 0;
   virtual const checkpoint::TrainerState& state() const = 0;
   virtual const MemoryEstimate& memory_estimate() const = 0;
+  virtual MemoryDemand memory_demand() const = 0;
   virtual const RecoveryCounts& recovery_counts() const = 0;
   virtual double train_seconds() const = 0;    // of all steps, see TrainingState
   virtual double compute_seconds() const = 0;  // of this process in the last step; see TrainingStep

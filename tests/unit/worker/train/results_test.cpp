@@ -59,6 +59,7 @@ class FinishedTrainer : public Trainer {
   double checkpoint_wait_seconds() const override { return 0; }
   const checkpoint::TrainerState& state() const override { return state_; }
   const MemoryEstimate& memory_estimate() const override { return memory_; }
+  MemoryDemand memory_demand() const override { return {}; }
   const RecoveryCounts& recovery_counts() const override { return counts_; }
   double train_seconds() const override { return 4; }
   double compute_seconds() const override { return 0; }

@@ -404,6 +404,52 @@ TEST_F(MemoryTest, AWorkerGetsTheStateFromTheOthers) {
   EXPECT_GT(c->trainer->train_seconds(), 0);
 }
 
+// The mappings of memory that processes share: of gradients, and of the links of a mesh.
+int shared_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  int count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    count += line.find("/memfd:tilewright-") != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
+// Otherwise a process that is frozen later, or waits for others, keeps those of all its peers.
+TEST_F(MemoryTest, SharedGradientsAreHeldUntilTheEpochEnds) {
+  collectives::tested_links = collectives::SharedMemory::kRequired;
+  for (const bool fails : {false, true}) {
+    collectives::expect_no_errors(collectives::run_ranks(2, [&](collectives::Mesh& mesh) {
+      const auto barrier = [&] { collectives::barrier(mesh, collectives::test_deadline()); };
+      const auto worker = make_worker();
+      Trainer& trainer = *worker->trainer;
+      trainer.begin_epoch(mesh);
+      trainer.restore(mesh, {});
+      barrier();
+      const int before = shared_mappings();
+      barrier();
+      TrainerHooks hooks;
+      hooks.on_step = [&](const StepReport&, const Rates&) {
+        barrier();
+        EXPECT_EQ(shared_mappings(), before + 4) << "each rank has its own and those of the other";
+        const std::uint64_t gradients = trainer.memory_estimate().gradients;
+        EXPECT_GT(trainer.memory_demand().held, runtime::anonymous_rss() + gradients / 2);
+        barrier();
+        if (fails) throw Failure(ExitCode::kPeerLost, "the test ends the epoch");
+      };
+      try {
+        trainer.train(mesh, hooks);
+        EXPECT_FALSE(fails);
+      } catch (const Failure& failure) {
+        EXPECT_TRUE(fails) << failure.what();
+      }
+      barrier();
+      EXPECT_EQ(shared_mappings(), before);
+      barrier();
+    }));
+  }
+  collectives::tested_links = collectives::SharedMemory::kNever;
+}
+
 // With the dropout of the model's config.json.
 TEST_F(MemoryTest, GradientCheckpointingSavesMemoryAndDoesNotChangeTheWeights) {
   const std::vector<float> expected = undisturbed();
