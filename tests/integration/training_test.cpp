@@ -129,11 +129,22 @@ TEST_F(Training, StopsAllProcessesWhenItDivergesAndKeepsTheCheckpoints) {
                     "--save_steps=1", "--save_total_limit=1", "--max_steps=60", "--threads=1"});
   EXPECT_EQ(run(arguments), static_cast<int>(ExitCode::kDiverged)) << output_;
   EXPECT_THAT(output_, ::testing::HasSubstr("at learning rate 100, expected a finite number"));
+  EXPECT_THAT(output_, ::testing::HasSubstr("use another --output_dir or --overwrite_output_dir"));
   EXPECT_FALSE(fs::exists(folder() / "out" / "model.safetensors"));
   const auto entries = fs::directory_iterator(folder() / "out");
   EXPECT_TRUE(std::any_of(fs::begin(entries), fs::end(entries), [](const fs::directory_entry& one) {
     return one.path().filename().string().starts_with("checkpoint-");
   })) << output_;
+}
+
+TEST_F(Training, StartsWithOtherFlagsWhereItDivergedWithoutACheckpoint) {
+  std::vector<std::string> diverging = flags("out");
+  diverging.insert(diverging.end(), {"--learning_rate=100", "--lr_scheduler_type=constant",
+                                     "--weight_decay=100", "--save_strategy=no", "--max_steps=60"});
+  EXPECT_EQ(run(diverging), static_cast<int>(ExitCode::kDiverged)) << output_;
+  EXPECT_THAT(output_, ::testing::Not(::testing::HasSubstr("--overwrite_output_dir")));
+  EXPECT_TRUE(fs::is_empty(folder() / "out"));
+  train_in_one_process("out", 2, {"--max_steps=1"});
 }
 
 // Pods created before maxReplicas was raised join such a world. One process runs a step as one

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "common/base/files.h"
@@ -55,14 +56,14 @@ class CreatedDirectories {
   std::vector<fs::path> created_;
 };
 
-// The name of an entry, or nullopt for an empty directory. Ignores lost+found of a new volume and
-// staging directories.
-std::optional<std::string> foreign_entry(const fs::path& directory) {
+// The name of an entry, or nullopt for an empty directory. Ignores lost+found of a new volume,
+// staging directories and `ignored`.
+std::optional<std::string> foreign_entry(const fs::path& directory, std::string_view ignored = "") {
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename();
-    if (name != "lost+found" && !is_staging_name(name)) return name;
+    if (name != "lost+found" && name != ignored && !is_staging_name(name)) return name;
   }
   if (error) fail_storage(directory, "list the output directory", error.value());
   return std::nullopt;
@@ -213,6 +214,15 @@ OutputWriter acquire_output_dir(const fs::path& output_dir, const OutputRequest&
   OutputWriter output(output_dir, marker.writer);
   if (marker.overwriting) finish_overwriting(output, marker, request.keep_checkpoints);
   return output;
+}
+
+bool release_empty_output_dir(const OutputWriter& output) {
+  if (foreign_entry(output.directory(), kOwnershipMarkerFile)) return false;
+  output.check();
+  const fs::path marker = output.directory() / kOwnershipMarkerFile;
+  if (unlink(marker.c_str()) != 0) fail_storage(marker, "remove", errno);
+  sync_path(output.directory()).or_throw();
+  return true;
 }
 
 }  // namespace tilewright::checkpoint

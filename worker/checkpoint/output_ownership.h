@@ -52,4 +52,9 @@ OutputOwnership check_output_dir(const std::filesystem::path& output_dir,
 OutputWriter acquire_output_dir(const std::filesystem::path& output_dir,
                                 const OutputRequest& request);
 
+// Removes the ownership marker of an output directory that has nothing else, so that another job can
+// use it. False: it has other content. Throws kSuperseded if another process owns the directory, and
+// failures with output_error_code().
+bool release_empty_output_dir(const OutputWriter& output);
+
 }  // namespace tilewright::checkpoint

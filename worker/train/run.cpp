@@ -204,7 +204,8 @@ class TrainingRun {
         end_epoch(true);
         throw_if_stopped();
         if (!ends_epoch(failure.code()) || session_.has_single_epoch()) {
-          if (failure.code() != ExitCode::kDiverged) save_outside_of_epochs();
+          if (failure.code() == ExitCode::kDiverged) end_diverged(failure);
+          save_outside_of_epochs();
           throw;
         }
         log_.warn("membership epoch {} ended: {}", mesh->epoch(), failure.what());
@@ -239,6 +240,17 @@ class TrainingRun {
   void end_epoch(bool broken) {
     epoch_ended_ = monotonic_now();
     broken_ = broken;
+  }
+
+  // Other flags, which the failure advises, make another job.
+  [[noreturn]] void end_diverged(const Failure& failure) {
+    if (!is_rank0_ || trainer_->release_empty_output() || settings_.overwrite_output_dir) {
+      throw failure;
+    }
+    throw Failure(failure.code(),
+                  fmt::format("{}; with other flags use another --output_dir or "
+                              "--overwrite_output_dir: {} has checkpoints of this job",
+                              failure.what(), settings_.output_dir));
   }
 
   void throw_if_stopped() {

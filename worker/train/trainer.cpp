@@ -144,6 +144,7 @@ class TypedTrainer final : public Trainer {
     state_.set_output_later(std::move(take));
   }
   bool keeps_output() const override { return state_.keeps_output(); }
+  bool release_empty_output() override { return state_.release_empty_output(); }
   std::string write_model(const std::map<std::string, std::string>& results) override {
     return state_.write_model(results);
   }

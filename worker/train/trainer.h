@@ -75,6 +75,7 @@ class Trainer {
   virtual void set_output(checkpoint::OutputWriter output) = 0;
   virtual void set_output_later(std::function<checkpoint::OutputWriter()> take) = 0;
   virtual bool keeps_output() const = 0;
+  virtual bool release_empty_output() = 0;
   virtual std::string write_model(const std::map<std::string, std::string>& results) = 0;
   // Throws Failure(kDiverged) too, if a weight is not finite.
   virtual void save_checkpoint(std::uint64_t membership_epoch) = 0;

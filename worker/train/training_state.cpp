@@ -13,6 +13,7 @@
 #include "common/contract/training_report.h"
 #include "worker/checkpoint/checksums.h"
 #include "worker/checkpoint/model_directory.h"
+#include "worker/checkpoint/output_ownership.h"
 #include "worker/checkpoint/storage.h"
 #include "worker/collectives/exchange.h"
 #include "worker/runtime/available_memory.h"
@@ -587,6 +588,17 @@ bool TrainingState<Activation>::keeps_output() const {
     return false;
   }
   return true;
+}
+
+template <typename Activation>
+bool TrainingState<Activation>::release_empty_output() noexcept {
+  finish_checkpoint(kCheckpointTimeout);
+  try {
+    return output_ && checkpoint::release_empty_output_dir(*output_);
+  } catch (const std::exception& error) {
+    log_.warn("output directory not released: {}", error.what());
+    return false;
+  }
 }
 
 template <typename Activation>

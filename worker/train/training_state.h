@@ -103,6 +103,9 @@ class TrainingState {
     output_.reset();
     take_output_ = nullptr;
   }
+  // Rank 0 only: release_empty_output_dir(), after a checkpoint that is being written. False also if
+  // that fails.
+  bool release_empty_output() noexcept;
   // Whether a checkpoint is being written and this process still has the right to write it.
   bool keeps_output() const;
 

@@ -143,6 +143,22 @@ TEST_F(OutputOwnershipTest, KeepsTheCheckpointsOfAnOverwrittenDirectoryIfAsked) 
   EXPECT_EQ(check_output_dir(output_, request), OutputOwnership::kResumed);
 }
 
+TEST_F(OutputOwnershipTest, IsFreeForAnotherJobAfterARelease) {
+  std::filesystem::create_directories(output_ / "lost+found");
+  EXPECT_TRUE(release_empty_output_dir(own(output_)));
+  EXPECT_EQ(acquire("uid-2"), OutputOwnership::kNew);
+}
+
+TEST_F(OutputOwnershipTest, IsNotReleasedWithContentOrByAnEarlierWriter) {
+  const OutputWriter earlier = own(output_, 1);
+  const OutputWriter writer = own(output_, 2);
+  expect_failure([&] { release_empty_output_dir(earlier); }, ExitCode::kSuperseded,
+                 HasSubstr("no longer writes there"));
+  write_checkpoint_of_step(writer, 5);
+  EXPECT_FALSE(release_empty_output_dir(writer));
+  EXPECT_EQ(acquire("uid-1"), OutputOwnership::kResumed);
+}
+
 TEST_F(OutputOwnershipTest, IsUsableIfItIsMissingOrAWritableDirectory) {
   require_usable_output_dir(output_);
   std::filesystem::create_directories(output_);

@@ -49,6 +49,7 @@ class FinishedTrainer : public Trainer {
   void set_output(checkpoint::OutputWriter) override {}
   void set_output_later(std::function<checkpoint::OutputWriter()>) override {}
   bool keeps_output() const override { return false; }
+  bool release_empty_output() override { return false; }
   std::string write_model(const std::map<std::string, std::string>&) override { return ""; }
   void save_checkpoint(std::uint64_t) override {}
   void finish_checkpoint(Duration) override {}
