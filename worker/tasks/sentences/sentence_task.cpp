@@ -191,6 +191,12 @@ float number_of(const RowSource& source, std::string_view column, const Value& v
     source.fail(
         fmt::format("the {} is {}, expected a finite number", column, quoted_excerpt(value.text)));
   }
+  if (!std::isfinite(number * number)) {
+    source.fail(
+        fmt::format("the {} is {}, whose square is infinite in fp32, expected a number from "
+                    "-1.8e19 to 1.8e19",
+                    column, quoted_excerpt(value.text)));
+  }
   return number;
 }
 

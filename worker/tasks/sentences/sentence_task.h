@@ -81,7 +81,8 @@ class SentenceTask : public Task {
   const std::vector<TaskMetric> metrics_;
 };
 
-// A finite number. Fails at the current row of `source` otherwise.
+// A label of a regression, whose square is finite too, or the loss would be infinite. Fails at the
+// current row of `source` otherwise.
 float number_of(const RowSource& source, std::string_view column, const Value& value);
 
 // A sentence: a string, or a field of a text file. Fails at the current row of `source` otherwise.

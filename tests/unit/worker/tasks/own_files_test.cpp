@@ -202,6 +202,19 @@ TEST(OwnFiles, ALabelOutOfRangeIsANumberAndIsRefused) {
   }
 }
 
+TEST(OwnFiles, ALabelWithAnInfiniteSquareIsRefused) {
+  for (const char* label : {"1e38", "-2e19"}) {
+    EXPECT_EQ(OwnFiles()
+                  .train("train.csv", fmt::format("text,label\na,0.5\nb,{}\n", label))
+                  .failure(Split::kTrain),
+              fmt::format("train.csv:3: the label is \"{}\", whose square is infinite in fp32, "
+                          "expected a number from -1.8e19 to 1.8e19",
+                          label));
+  }
+  const auto large = OwnFiles().train("train.csv", "text,label\na,0.5\nb,1.8e19\n");
+  EXPECT_THAT(large.read(Split::kTrain).values, ElementsAre(0.5F, 1.8e19F));
+}
+
 TEST(OwnFiles, MissingLabelsAndColumnsAreRefused) {
   EXPECT_EQ(OwnFiles().train("train.csv", "text,class\na,1\n").failure(),
             "train.csv: the column \"label\" is missing, found \"text\", \"class\"");
