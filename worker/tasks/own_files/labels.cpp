@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -22,6 +23,27 @@ std::optional<std::int64_t> integer_of(const Value& value) {
   return number;
 }
 
+// Empty for a field of a text file.
+std::string_view json_type(ValueKind kind) {
+  switch (kind) {
+    case ValueKind::kString:
+      return "string";
+    case ValueKind::kInteger:
+    case ValueKind::kReal:
+      return "number";
+    case ValueKind::kBoolean:
+      return "boolean";
+    default:
+      return "";
+  }
+}
+
+// Of any size.
+bool is_integer(const Value& value) {
+  return is_number(value) && value.kind != ValueKind::kReal &&
+         number_text(value).find_first_not_of("-0123456789") == std::string_view::npos;
+}
+
 }  // namespace
 
 std::string label_name(LabelType type, const Value& value) {
@@ -38,23 +60,27 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
   if (value.kind == ValueKind::kOther) {
     rows.fail(fmt::format("the label is {}, expected a string or a number", value.text));
   }
-  const bool is_string = value.kind == ValueKind::kString || value.kind == ValueKind::kBoolean;
-  has_strings_ = has_strings_ || is_string;
-  has_numbers_ =
-      has_numbers_ || value.kind == ValueKind::kInteger || value.kind == ValueKind::kReal;
-  if (has_strings_ && has_numbers_) {
+  const std::string_view type = json_type(value.kind);
+  if (type_.empty()) type_ = type;
+  if (type != type_) {
     rows.fail(fmt::format("the label {} is a {}, expected a {} as in the rows before",
-                          excerpt(value.text), is_string ? "string" : "number",
-                          is_string ? "number" : "string"));
+                          excerpt(value.text), type, type_));
   }
   all_numbers_ = all_numbers_ && is_number(value);
-  all_integers_ = all_integers_ && all_numbers_ && value.kind != ValueKind::kReal &&
-                  integer_of(value).has_value();
+  all_integers_ = all_integers_ && is_integer(value);
+  if (is_integer(value) && !integer_of(value) && out_of_range_.empty()) {
+    out_of_range_ =
+        fmt::format("{}: the label is {}, expected integers from {} to {}", rows.location(),
+                    excerpt(value.text), std::numeric_limits<std::int64_t>::min(),
+                    std::numeric_limits<std::int64_t>::max());
+  }
   if (distinct_.size() <= kMaxLabels) distinct_.emplace(value.text);
 }
 
 Labels LabelFinder::finish(const RowSource& rows) const {
   Labels labels;
+  // Classes that only their size would turn into the values of a regression.
+  if (all_integers_ && !out_of_range_.empty()) throw Failure(ExitCode::kData, out_of_range_);
   if (all_numbers_ && !all_integers_) {
     labels.type = LabelType::kNumbers;
     return labels;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "worker/tasks/rows/rows.h"
@@ -27,12 +28,13 @@ class LabelFinder {
   // the type of those before.
   void add(const RowSource& rows, const Value& value);
 
-  // `rows`: for messages. Throws Failure(kData) if there are less than two classes or too many.
+  // `rows`: for messages. Throws Failure(kData) if there are less than two classes or too many, or
+  // if the labels are integers of which one has more than 64 bits.
   Labels finish(const RowSource& rows) const;
 
  private:
-  bool has_strings_ = false;  // that are not fields of a text file
-  bool has_numbers_ = false;
+  std::string_view type_;     // in JSON or a table; empty: fields of a text file
+  std::string out_of_range_;  // the message for the first integer of more than 64 bits
   bool all_integers_ = true;
   bool all_numbers_ = true;
   std::set<std::string> distinct_;  // at most one more than kMaxLabels

@@ -215,6 +215,32 @@ TEST(OwnFiles, ALabelWithAnInfiniteSquareIsRefused) {
   EXPECT_THAT(large.read(Split::kTrain).values, ElementsAre(0.5F, 1.8e19F));
 }
 
+TEST(OwnFiles, IntegersOfMoreThan64BitsAreNoRegression) {
+  const std::string large = "9223372036854775808";
+  EXPECT_EQ(OwnFiles().train("train.csv", "text,label\na,1\nb," + large + "\n").failure(),
+            "train.csv:3: the label is 9223372036854775808, expected integers from "
+            "-9223372036854775808 to 9223372036854775807");
+  const auto names = OwnFiles().train("train.csv", "text,label\na,x\nb," + large + "\n");
+  EXPECT_THAT(names.task()->label_names(), ElementsAre(large, "x"));
+  const auto reals = OwnFiles().train("train.csv", "text,label\na,0.5\nb," + large + "\n");
+  EXPECT_THAT(reals.read(Split::kTrain).values, ElementsAre(0.5F, 9223372036854775808.0F));
+}
+
+TEST(OwnFiles, LabelsOfTwoTypesAreRefused) {
+  const auto failure = [](const std::string& first, const std::string& second) {
+    const std::string row = R"({{"t": "a", "label": {}}})";
+    return OwnFiles()
+        .train("train.json", fmt::format(fmt::runtime(row + "\n" + row), first, second))
+        .failure();
+  };
+  EXPECT_EQ(failure("true", "1"),
+            "train.json:2: the label 1 is a number, expected a boolean as in the rows before");
+  EXPECT_EQ(failure("0.5", "false"),
+            "train.json:2: the label False is a boolean, expected a number as in the rows before");
+  EXPECT_EQ(failure("\"x\"", "true"),
+            "train.json:2: the label True is a boolean, expected a string as in the rows before");
+}
+
 TEST(OwnFiles, MissingLabelsAndColumnsAreRefused) {
   EXPECT_EQ(OwnFiles().train("train.csv", "text,class\na,1\n").failure(),
             "train.csv: the column \"label\" is missing, found \"text\", \"class\"");
