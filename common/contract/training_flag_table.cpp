@@ -423,10 +423,10 @@ std::vector<TrainingFlag> working_flags() {
                                 "GEMM backend of the linear layers; use onednn if "
                                 "`tilewright-worker bench step` shows that it is faster on your "
                                 "CPU; it turns exact off")),
-      set_by_runtime(integer("nominal_workers", &Settings::nominal_workers, 0, 1e6,
+      set_by_runtime(integer("nominal_workers", &Settings::nominal_workers, 0, kMaxVirtualShards,
                              "number of processes that determines the global batch size; 0: the "
                              "number at the start")),
-      set_by_runtime(integer("max_workers", &Settings::max_workers, 0, 1e6,
+      set_by_runtime(integer("max_workers", &Settings::max_workers, 0, kMaxVirtualShards,
                              "maximum number of processes of the job; 0: nominal_workers")),
   };
 }

@@ -10,7 +10,7 @@ namespace tilewright {
 // Jobs with up to this many workers use the same shards, so their weights are bit-identical for any
 // maxReplicas.
 inline constexpr std::int64_t kDefaultVirtualShards = 8;
-inline constexpr std::int64_t kMaxVirtualShards = 1024;
+inline constexpr std::int64_t kMaxVirtualShards = 1024;  // and processes of one job
 
 // Examples in one optimizer step. `workers` counts processes: replicas x nprocPerNode.
 constexpr std::int64_t global_batch_size(std::int64_t per_device, std::int64_t workers,

@@ -9,13 +9,14 @@
 
 #include "common/base/clock.h"
 #include "common/base/result.h"
+#include "common/contract/virtual_shards.h"
 
 namespace tilewright::rendezvous {
 
 // Bounds of received values.
 inline constexpr int kMaxWorkerIndex = 65535;
 inline constexpr int kMaxLocalRank = 1023;
-inline constexpr int kMaxWorld = 1024;  // processes of one job, at most kMaxVirtualShards
+inline constexpr int kMaxWorld = kMaxVirtualShards;  // processes of one job
 inline constexpr std::uint64_t kMaxEpoch = 1ULL << 48;
 // How far a member's report may exceed the epoch that the coordinator's owner has stored: epochs
 // that formed after the owner last stored one. A million is one epoch per second for twelve days.

@@ -20,6 +20,7 @@
 #include "common/contract/training_flags.h"
 #include "common/contract/unknown_variables.h"
 #include "common/contract/unneeded_variables.h"
+#include "common/contract/virtual_shards.h"
 #include "common/host/binding.h"
 #include "common/process/open_files.h"
 #include "common/process/signals.h"
@@ -50,7 +51,7 @@ void print_results(const std::string& text, bool only_copy) {
 
 // The value of a variable that counts processes or shards.
 int count_of(const char* name, int if_not_set) {
-  return integer_variable(environment_variable, name, 1, if_not_set);
+  return integer_variable(environment_variable, name, 1, if_not_set, kMaxVirtualShards);
 }
 
 // The file of predict's own option, which is removed from `words`; empty if it is not there.

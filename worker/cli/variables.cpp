@@ -29,8 +29,8 @@ std::int64_t launch_time(const GetVariable& variable) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error != std::errc() || end != text.data() + text.size() || seconds < 0 ||
       seconds > kLatestLaunch) {
-    throw Failure(ExitCode::kUsage, fmt::format("{}: found \"{}\", expected seconds since 1970",
-                                                env::kLaunchTime, printable(text)));
+    throw Failure(ExitCode::kUsage, fmt::format("{}: found {}, expected seconds since 1970",
+                                                env::kLaunchTime, quoted_excerpt(text)));
   }
   return seconds;
 }
@@ -48,15 +48,15 @@ bool dates_output_dir(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-int integer_variable(const GetVariable& variable, const char* name, int least, int if_not_set) {
+int integer_variable(const GetVariable& variable, const char* name, int least, int if_not_set,
+                     int most) {
   const std::string text = variable(name);
   if (text.empty()) return if_not_set;
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > 65536) {
-    throw Failure(
-        ExitCode::kUsage,
-        fmt::format("{}: found \"{}\", expected an integer from {} to 65536", name, text, least));
+  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
+    throw Failure(ExitCode::kUsage, fmt::format("{}: found {}, expected an integer from {} to {}",
+                                                name, quoted_excerpt(text), least, most));
   }
   return value;
 }
@@ -84,8 +84,8 @@ ThreadCount thread_count(const host::ProcessPlan& plan, std::int64_t flag,
   }
   if (asked == 0 || end != first.data() + first.size()) {
     return {standard.threads,
-            fmt::format("{}: found \"{}\", expected an integer from 1; using {}",
-                        env::kOmpNumThreads, printable(omp_num_threads),
+            fmt::format("{}: found {}, expected an integer from 1; using {}", env::kOmpNumThreads,
+                        quoted_excerpt(omp_num_threads),
                         counted(static_cast<std::size_t>(standard.threads), "thread"))};
   }
   return limited(env::kOmpNumThreads, asked, first);
@@ -99,9 +99,9 @@ LogLevel log_level(const std::string& loglevel) {
   std::string upper = loglevel;
   std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
   if (const auto found = kLevels.find(upper); found != kLevels.end()) return {found->second, ""};
-  return {"info", fmt::format("{}: found \"{}\", expected DEBUG, INFO, WARNING, ERROR or CRITICAL; "
+  return {"info", fmt::format("{}: found {}, expected DEBUG, INFO, WARNING, ERROR or CRITICAL; "
                               "using INFO",
-                              env::kLogLevel, printable(loglevel))};
+                              env::kLogLevel, quoted_excerpt(loglevel))};
 }
 
 ExpandedArguments expand_arguments(const std::vector<std::string>& arguments,

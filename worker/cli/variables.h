@@ -13,8 +13,9 @@
 
 namespace tilewright::cli {
 
-// The value of a variable, an integer from `least` to 65536. Throws Failure(kUsage).
-int integer_variable(const GetVariable& variable, const char* name, int least, int if_not_set);
+// The value of a variable, an integer from `least` to `most`. Throws Failure(kUsage).
+int integer_variable(const GetVariable& variable, const char* name, int least, int if_not_set,
+                     int most = 65536);
 
 struct ThreadCount {
   int threads = 1;

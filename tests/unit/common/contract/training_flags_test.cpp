@@ -423,6 +423,9 @@ TEST(TrainingArguments, RejectInvalidValuesWithOneMessage) {
       {{"--gemm_backend=mkl"}, "--gemm_backend: found mkl, expected one of native, onednn"},
       {{"--run_name", "caf\xE9"}, "--run_name: found caf\\xe9, expected UTF-8 text"},
       {{"--output_dir=\xFF"}, "--output_dir: found \\xff, expected UTF-8 text"},
+      {{"--nominal_workers=1025"},
+       "--nominal_workers: found 1025, expected an integer from 0 to 1024"},
+      {{"--max_workers=1025"}, "--max_workers: found 1025, expected an integer from 0 to 1024"},
       {{"--max_steps=0"}, "--max_steps: found 0, expected an integer of at least 1, or -1"},
       {{"--logging_steps=1.5"},
        "--logging_steps: found 1.5, expected an integer of at least 1, or a fraction below 1 of "

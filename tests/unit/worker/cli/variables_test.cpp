@@ -64,6 +64,24 @@ TEST(ThreadCount, SaysWhenTheValueIsNoCount) {
   }
 }
 
+TEST(IntegerVariable, IsWithinItsLimits) {
+  const auto read = [](const std::string& text) {
+    return integer_variable([&](const char*) { return text; }, "N", 1, 7, 1024);
+  };
+  EXPECT_EQ(read(""), 7);
+  EXPECT_EQ(read("1024"), 1024);
+  for (const auto& [text, found] : std::vector<std::pair<std::string, std::string>>{
+           {"1025", "1025"}, {"0", "0"}, {"1\n", "1\\n"}}) {
+    try {
+      read(text);
+      ADD_FAILURE() << text;
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code(), ExitCode::kUsage);
+      EXPECT_EQ(failure.what(), "N: found \"" + found + "\", expected an integer from 1 to 1024");
+    }
+  }
+}
+
 TEST(LogLevel, IsThatOfPython) {
   EXPECT_EQ(log_level("").name, "info");
   EXPECT_EQ(log_level("INFO").name, "info");
