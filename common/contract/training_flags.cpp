@@ -88,18 +88,18 @@ std::string describe_range(const TrainingFlag& flag, std::string_view noun) {
          (flag.counts_steps ? ", or a fraction below 1 of all steps" : "");
 }
 
-Error unexpected(const TrainingFlag& flag, std::string_view value) {
-  return {ExitCode::kUsage,
-          fmt::format("found {}, expected {}", value.empty() ? "nothing" : excerpt(value),
-                      describe_expected(flag))};
+// Values just below a maximum can be the maximum as a float.
+double stored_value(const TrainingFlag& flag, double value) {
+  const bool is_float = std::holds_alternative<float TrainingSettings::*>(flag.member);
+  return is_float ? static_cast<double>(static_cast<float>(value)) : value;
 }
 
 bool in_range(const TrainingFlag& flag, double value) {
   if (flag.allows_minus_one && value == -1) return true;
   if (flag.counts_steps && value > 0 && value < 1) return true;
   if (flag.counts_steps && value != std::floor(value)) return false;
-  return value >= flag.minimum &&
-         (flag.exclusive_maximum ? value < flag.maximum : value <= flag.maximum);
+  return value >= flag.minimum && (flag.exclusive_maximum ? stored_value(flag, value) < flag.maximum
+                                                          : value <= flag.maximum);
 }
 
 // As Python's int() and float(), without underscores and other digits than those of ASCII.
@@ -111,6 +111,23 @@ bool parse_number(std::string_view text, Number& number) {
   if (text.starts_with('+')) text.remove_prefix(1);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+// What describe_expected() leaves out because it rarely matters: a maximum of kNoMaximum, and the
+// rounding to a float.
+std::string describe_rare_limit(const TrainingFlag& flag, std::string_view value) {
+  double number = 0;
+  if (!parse_number(value, number)) return "";
+  if (flag.maximum >= kNoMaximum && number > flag.maximum) {
+    return fmt::format(", at most {}", flag.maximum);
+  }
+  return number < flag.maximum && stored_value(flag, number) >= flag.maximum ? " in fp32" : "";
+}
+
+Error unexpected(const TrainingFlag& flag, std::string_view value) {
+  return {ExitCode::kUsage,
+          fmt::format("found {}, expected {}{}", value.empty() ? "nothing" : excerpt(value),
+                      describe_expected(flag), describe_rare_limit(flag, value))};
 }
 
 // Stores a value in normal form.

@@ -423,6 +423,11 @@ TEST(TrainingArguments, RejectInvalidValuesWithOneMessage) {
       {{"--gemm_backend=mkl"}, "--gemm_backend: found mkl, expected one of native, onednn"},
       {{"--run_name", "caf\xE9"}, "--run_name: found caf\\xe9, expected UTF-8 text"},
       {{"--output_dir=\xFF"}, "--output_dir: found \\xff, expected UTF-8 text"},
+      {{"--max_steps=9223372036854775807"},
+       "--max_steps: found 9223372036854775807, expected an integer of at least 1, or -1, at most "
+       "1000000000000000"},
+      {{"--adam_beta2=0.9999999999"},
+       "--adam_beta2: found 0.9999999999, expected a number from 0 to below 1 in fp32"},
       {{"--nominal_workers=1025"},
        "--nominal_workers: found 1025, expected an integer from 0 to 1024"},
       {{"--max_workers=1025"}, "--max_workers: found 1025, expected an integer from 0 to 1024"},
