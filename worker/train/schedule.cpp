@@ -59,6 +59,14 @@ bool Schedule::is_due(std::string_view strategy, std::int64_t interval, std::int
   return strategy == "epoch" && (step % steps_per_epoch == 0 || step == total_steps);
 }
 
+bool Schedule::is_due_before_end(std::string_view strategy, std::int64_t interval,
+                                 std::int64_t step) const {
+  const std::int64_t every = strategy == "steps"   ? interval
+                             : strategy == "epoch" ? steps_per_epoch
+                                                   : 0;
+  return every > 0 && (step + every - 1) / every * every < total_steps;
+}
+
 std::int64_t examples_per_epoch(const TrainingSettings& settings, std::int64_t examples,
                                 std::int64_t global_batch) {
   if (!settings.dataloader_drop_last) return examples;

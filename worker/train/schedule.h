@@ -33,6 +33,8 @@ struct Schedule {
   // Whether something happens after `step` steps: with the strategy "steps" every `interval` steps,
   // with "epoch" at the end of each epoch and of the training, with any other never.
   bool is_due(std::string_view strategy, std::int64_t interval, std::int64_t step) const;
+  // Whether that is so for a step from `step` on, at least 1, and before the last one.
+  bool is_due_before_end(std::string_view strategy, std::int64_t interval, std::int64_t step) const;
 };
 
 // Examples of an epoch: all, or with dataloader_drop_last only those of complete batches of all

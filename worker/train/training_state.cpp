@@ -616,12 +616,8 @@ template <typename Activation>
 bool TrainingState<Activation>::checkpoint_follows() const {
   const Settings& s = job_.settings;
   if (s.needs_best_model()) return true;
-  if (s.save_strategy == "no") return false;
-  for (std::int64_t step = state_.global_step; step < job_.schedule.total_steps; ++step) {
-    if (step > 0 && job_.schedule.is_due(s.save_strategy, job_.schedule.save_steps, step))
-      return true;
-  }
-  return false;
+  return job_.schedule.is_due_before_end(s.save_strategy, job_.schedule.save_steps,
+                                         std::max<std::int64_t>(state_.global_step, 1));
 }
 
 template <typename Activation>

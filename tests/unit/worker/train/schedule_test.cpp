@@ -116,6 +116,25 @@ TEST(Schedule, SaysWhatIsDueAfterAStep) {
   EXPECT_FALSE(s.is_due("steps", 0, 10));
 }
 
+TEST(Schedule, SaysWhatIsDueBeforeTheEnd) {
+  TrainingSettings settings;
+  settings.num_train_epochs = 1.5;
+  Schedule s = make_schedule(settings, 100, 10);
+  ASSERT_EQ(s.total_steps, 15);
+  for (const char* strategy : {"steps", "epoch", "no"}) {
+    for (const std::int64_t interval : {0, 1, 4, 14, 15, 16}) {
+      bool due = false;
+      for (std::int64_t step = 15; step >= 1; --step) {
+        due = due || (step < 15 && s.is_due(strategy, interval, step));
+        EXPECT_EQ(s.is_due_before_end(strategy, interval, step), due)
+            << strategy << " " << interval << " from " << step;
+      }
+    }
+  }
+  s.total_steps = std::int64_t{1} << 49;
+  EXPECT_FALSE(s.is_due_before_end("steps", s.total_steps, 1)) << "not step by step";
+}
+
 // From tests/golden/train/write_goldens.py. What the Trainer does after the last step is in
 // training_state_test.cpp.
 TEST(Schedule, LogsEvaluatesAndSavesAtTheStepsOfTheTrainer) {
