@@ -60,6 +60,15 @@ class CountingIterator {
   Position* position_;
 };
 
+// What the parser says of JSON that is not valid: " (unexpected '}'; expected string literal)".
+std::string reason_of(std::string_view what) {
+  constexpr std::string_view kBefore = " - ";
+  const std::size_t begin = what.find(kBefore);
+  if (begin == what.npos) return "";
+  what.remove_prefix(begin + kBefore.size());
+  return fmt::format(" ({})", printable(what.substr(0, what.find("; last read: "))));
+}
+
 // Receives the parser's events and stores the rows.
 class RowHandler : public nlohmann::json_sax<json> {
  public:
@@ -146,15 +155,18 @@ class RowHandler : public nlohmann::json_sax<json> {
     return true;
   }
   bool parse_error(std::size_t, const std::string& last_token,
-                   const nlohmann::detail::exception&) override {
-    last_token_ = last_token;
+                   const nlohmann::detail::exception& error) override {
+    const bool overflows = dynamic_cast<const json::out_of_range*>(&error) != nullptr;
+    problem_ = fmt::format("found {}, {}", quoted_excerpt(last_token),
+                           overflows ? "which is out of a double's range"
+                                     : "which is not valid JSON" + reason_of(error.what()));
     return false;
   }
 
   [[noreturn]] void fail(const std::string& message) const {
     throw Failure(ExitCode::kData, fmt::format("{}:{}: {}", name_, position_.line, message));
   }
-  const std::string& last_token() const { return last_token_; }
+  const std::string& problem() const { return problem_; }  // of a parse_error()
 
  private:
   bool in_row() const { return row_depth_ > 0; }
@@ -199,7 +211,7 @@ class RowHandler : public nlohmann::json_sax<json> {
   int array_depth_ = 0;         // depth_ directly in the list of rows; 0: not in it
   bool is_document_ = false;    // {"data": [...]}
   bool document_ended_ = false;
-  std::string last_token_;
+  std::string problem_;
 };
 
 // Whether something follows white space, which is skipped.
@@ -217,14 +229,17 @@ JsonRows::JsonRows(const std::filesystem::path& path) : name_(path.string()) {
   Position position{content.data()};
   RowHandler handler(name_, position, columns_, rows_);
   while (skip_space(position, end)) {
+    if (*position.at == '\0') {
+      position.advance();
+      handler.fail("found a NUL byte, expected a row or the end of the file");
+    }
     // Not strict: reads one value and stops.
     if (json::sax_parse(CountingIterator(position.at, &position), CountingIterator(end, &position),
                         &handler, json::input_format_t::json, false)) {
       continue;
     }
     if (position.at == end) handler.fail("the file ends within a JSON value, expected its end");
-    handler.fail(
-        fmt::format("found {}, which is not valid JSON", quoted_excerpt(handler.last_token())));
+    handler.fail(handler.problem());
   }
   if (rows_.empty()) fail_without_rows(name_);
 }

@@ -11,6 +11,7 @@
 namespace tilewright::tasks {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -165,9 +166,20 @@ TEST(JsonRows, BrokenJsonIsRefused) {
   EXPECT_THAT(refusal("a.json", "[\n{\"t\": tru\n}\n]"), StartsWith("a.json:2: found \""));
   EXPECT_THAT(refusal("a.json", "[\n{\"t\": 1}, 7\n]"), StartsWith("a.json:2: found a number,"));
   EXPECT_THAT(refusal("a.jsonl", "{\"t\": \"a\"}\n{\"t\": x}\n"), HasSubstr("a.jsonl:2: found \""));
-  EXPECT_THAT(refusal("a.jsonl", "{\"t\": x}\n"), EndsWith("\", which is not valid JSON"));
-  EXPECT_THAT(refusal("a.json", "{\"t\": \"\\ud800\"}\n"), EndsWith("which is not valid JSON"));
-  EXPECT_THAT(refusal("a.json", "{\"t\": 1e999}\n"), EndsWith("which is not valid JSON"));
+  EXPECT_THAT(refusal("a.jsonl", "{\"t\": x}\n"),
+              EndsWith("\", which is not valid JSON (invalid literal)"));
+  EXPECT_THAT(
+      refusal("a.json", "{\"t\": \"\\ud800\"}\n"),
+      EndsWith(", which is not valid JSON (invalid string: surrogate U+D800..U+DBFF must be "
+               "followed by U+DC00..U+DFFF)"));
+  EXPECT_THAT(refusal("a.jsonl", "{\"t\": 1}\n{\"t\": 2,}\n"),
+              AllOf(StartsWith("a.jsonl:2: found \""),
+                    EndsWith(", which is not valid JSON (unexpected '}'; expected string "
+                             "literal)")));
+  EXPECT_EQ(refusal("a.json", "{\"t\": 1e999}\n"),
+            "a.json:1: found \"1e999\", which is out of a double's range");
+  EXPECT_EQ(refusal("a.jsonl", std::string("{\"t\": 1}\n\0\0", 11)),
+            "a.jsonl:2: found a NUL byte, expected a row or the end of the file");
   EXPECT_EQ(refusal("a.json", "[1]"),
             "a.json:1: found a number, expected an object with the members of a row");
   EXPECT_EQ(refusal("a.json", "\"a\""),
