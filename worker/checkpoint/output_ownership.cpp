@@ -188,6 +188,13 @@ void require_usable_output_dir(const fs::path& output_dir) {
   // acquire_output_dir() creates it in the nearest directory that exists.
   fs::path parent = output_dir;
   while (!parent.empty() && !is_present(parent) && parent != parent.parent_path()) {
+    std::error_code error;
+    const fs::path target = fs::read_symlink(parent, error);
+    if (!error) {
+      refuse(parent, fmt::format("is a symbolic link to {}, which does not exist, expected a "
+                                 "directory",
+                                 target.string()));
+    }
     parent = parent.parent_path();
   }
   if (parent.empty()) parent = ".";

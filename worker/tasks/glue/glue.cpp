@@ -106,9 +106,11 @@ class GlueTask : public sentences::SentenceTask {
     if (open_rows_) return open_rows_(part, hub_columns(part));
     std::error_code ignored;
     if (!std::filesystem::is_directory(data_dir, ignored)) {
-      throw Failure(ExitCode::kData,
-                    fmt::format("{}: no such directory, expected the data directory with {} in it",
-                                data_dir.string(), path.filename().string()));
+      const bool is_present = std::filesystem::exists(data_dir, ignored);
+      throw Failure(
+          ExitCode::kData,
+          fmt::format("{}: {}, expected the data directory with {} in it", data_dir.string(),
+                      is_present ? "is a file" : "no such directory", path.filename().string()));
     }
     return std::make_unique<TsvRows>(
         path, TsvOptions{.headerless_fields = has_header(part) ? 0 : description_.headerless_fields,

@@ -51,7 +51,7 @@ class TableRows : public RowSource {
   Value value(std::size_t column) const override {
     const columnar::Column& cells = tables_[table_].columns()[column];
     if (cells.is_null(row_)) return {};
-    if (cells.is_list()) return {ValueKind::kOther, {}};
+    if (cells.is_list()) return {ValueKind::kOther, "a list"};
     switch (cells.type()) {
       case columnar::ValueType::kString:
         return {ValueKind::kString, cells.strings()[row_]};

@@ -159,6 +159,15 @@ TEST_F(OutputOwnershipTest, IsNotReleasedWithContentOrByAnEarlierWriter) {
   EXPECT_EQ(acquire("uid-1"), OutputOwnership::kResumed);
 }
 
+TEST_F(OutputOwnershipTest, IsNotUsableAsALinkToNothing) {
+  std::filesystem::create_symlink(directory_.path() / "missing", directory_.path() / "link");
+  for (const char* name : {"link", "link/output"}) {
+    expect_failure([&] { require_usable_output_dir(directory_.path() / name); }, ExitCode::kOutput,
+                   HasSubstr("link: is a symbolic link to " + directory_.path().string() +
+                             "/missing, which does not exist, expected a directory"));
+  }
+}
+
 TEST_F(OutputOwnershipTest, IsUsableIfItIsMissingOrAWritableDirectory) {
   require_usable_output_dir(output_);
   std::filesystem::create_directories(output_);

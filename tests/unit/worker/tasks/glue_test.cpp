@@ -173,6 +173,14 @@ TEST(Glue, ErrorsNameMissingDirectoriesAndFiles) {
         failure.what(),
         "/nowhere/MRPC: no such directory, expected the data directory with train.tsv in it");
   }
+  folder.write("file", "");
+  options.data_dir = folder.path() / "file";
+  try {
+    find_task("mrpc")->read({Split::kTrain}, tiny_tokenizer(), options);
+    FAIL() << "read";
+  } catch (const Failure& failure) {
+    EXPECT_THAT(failure.what(), HasSubstr("/file: is a file, expected the data directory with "));
+  }
 }
 
 TEST(Glue, AMissingColumnErrorListsTheColumnsFound) {

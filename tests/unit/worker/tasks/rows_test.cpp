@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "tests/support/paths.h"
 #include "tests/unit/worker/tasks/builders.h"
+#include "worker/columnar/parquet.h"
+#include "worker/tasks/rows/tables.h"
 #include "worker/text/utf8.h"
 
 namespace tilewright::tasks {
@@ -192,6 +195,17 @@ TEST(JsonRows, BrokenJsonIsRefused) {
             "a.json:1: the object has two members \"t\"");
   EXPECT_EQ(refusal("a.json", "{\"t\": " + std::string(100, '[')),
             "a.json:1: the JSON nests deeper than 64 levels");
+}
+
+TEST(TableRows, AListHasADescriptionForMessages) {
+  const auto file = testing::source_dir() / "tests/golden/columnar/data/squad_datasets.parquet";
+  std::vector<columnar::Table> tables;
+  tables.push_back(columnar::read_parquet(file, {}));
+  const auto rows = rows_of(std::move(tables));
+  const std::size_t column = rows->column("answers.text");
+  ASSERT_TRUE(rows->next());
+  EXPECT_EQ(rows->value(column).kind, ValueKind::kOther);
+  EXPECT_EQ(rows->value(column).text, "a list");
 }
 
 TEST(Rows, PipesAreRefused) {
