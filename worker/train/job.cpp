@@ -27,6 +27,19 @@ void check_metric_of_own_files(const Settings& settings, nn::Head head) {
                                                         : TaskMetric::kAccuracy)});
 }
 
+// The flag allows no smaller value, so the limit is that of the model or its tokenizer.
+void check_max_seq_length(const Job& job) {
+  const bool answers = job.task->head() == nn::Head::kQuestionAnswering;
+  const std::int64_t least = answers ? 4 : 3;
+  if (job.settings.max_seq_length >= least) return;
+  throw Failure(ExitCode::kModel,
+                fmt::format("{}: the smaller of max_position_embeddings in config.json and "
+                            "model_max_length in tokenizer_config.json is {}, expected at least {} "
+                            "for [CLS]{} two [SEP]{}",
+                            tokenizer_directory(job.settings), job.settings.max_seq_length, least,
+                            answers ? "," : " and", answers ? " and a token of the context" : ""));
+}
+
 // Checks all tensors before the output directory is touched; reading them later cannot fail.
 checkpoint::ParameterDifferences check_weights(const checkpoint::WeightSource& weights,
                                                const nn::EncoderConfig& config,
@@ -160,6 +173,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   // As in Hugging Face's scripts. Without a model_max_length these fail at the first longer text.
   job.settings.max_seq_length = std::min(
       {settings.max_seq_length, encoder.max_position_embeddings, tokenizer.model_max_length()});
+  check_max_seq_length(job);
   if (settings.pad_to_max_length || settings.loss_counts_padding) {
     job.padding = {settings.pad_to_max_length ? job.settings.max_seq_length : 0,
                    tokenizer.special().pad, settings.loss_counts_padding};

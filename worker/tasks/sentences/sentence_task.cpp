@@ -75,11 +75,7 @@ SentenceTask::SentenceTask(std::string name, std::vector<std::string> label_name
 
 Dataset SentenceTask::read(const DataPart& part, const text::Tokenizer& tokenizer,
                            const ReadOptions& options) const {
-  if (options.max_seq_length < 3) {
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("max_seq_length is {}, expected at least 3 for [CLS] and two [SEP]",
-                              options.max_seq_length));
-  }
+  TW_CHECK(options.max_seq_length >= 3, "max_seq_length is {}", options.max_seq_length);
   Examples examples = read_examples(part, options.data_dir, options.max_samples);
   DatasetLists lists;
   lists.append_all(examples.rows.size(), options.pool, [&](std::size_t i) {

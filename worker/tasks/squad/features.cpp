@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "common/base/check.h"
+#include "common/base/printable.h"
 #include "common/base/result.h"
 #include "worker/runtime/parallel.h"
 #include "worker/tasks/squad/python_text.h"
@@ -37,12 +39,8 @@ class Builder {
   Builder(const Examples& examples, const text::Tokenizer& tokenizer, const FeatureOptions& options,
           const std::string& source)
       : examples_(examples), tokenizer_(tokenizer), options_(options), source_(source) {
-    if (options.max_seq_length < kSpecialTokens + 1) {
-      throw Failure(ExitCode::kUsage,
-                    fmt::format("max_seq_length is {}, expected at least {} for [CLS], two [SEP] "
-                                "and a token of the context",
-                                options.max_seq_length, kSpecialTokens + 1));
-    }
+    TW_CHECK(options.max_seq_length > kSpecialTokens, "max_seq_length is {}",
+             options.max_seq_length);
     ids_.resize(examples.contexts.size());
     made_.spans.resize(examples.contexts.size());
     tokenize();

@@ -117,15 +117,5 @@ TEST(SquadFeatures, RefuseALongQuestionOnlyIfItsContextDoesNotFit) {
             "f: question \"q\": the context has no tokens, expected text");
 }
 
-TEST(SquadFeatures, RefuseAMaxSeqLengthWithoutATokenOfTheContext) {
-  try {
-    make_features(examples_of("a", {{"q", "a"}}), tiny_tokenizer(), {.max_seq_length = 3}, "f");
-    FAIL() << "made";
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.code(), ExitCode::kUsage);
-    EXPECT_THAT(failure.what(), HasSubstr("max_seq_length is 3, expected at least 4"));
-  }
-}
-
 }  // namespace
 }  // namespace tilewright::tasks::squad

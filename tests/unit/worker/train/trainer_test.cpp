@@ -238,6 +238,25 @@ TEST_F(TrainerTest, CutsTextsToTheTokensThatModelAndTokenizerTake) {
   expect_tokens("64", 16);
 }
 
+TEST_F(TrainerTest, RefusesAModelWithoutRoomForTheSpecialTokens) {
+  const auto refusal = [&] {
+    try {
+      load_job(settings_of({}), "uid-1");
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code(), ExitCode::kModel);
+      return std::string(failure.what());
+    }
+    return std::string();
+  };
+  std::ofstream(model_ / "tokenizer_config.json") << R"({"model_max_length": 3})";
+  EXPECT_EQ(refusal(), "");
+  std::ofstream(model_ / "tokenizer_config.json") << R"({"model_max_length": 2})";
+  EXPECT_EQ(refusal(), model_.string() +
+                           ": the smaller of max_position_embeddings in config.json and "
+                           "model_max_length in tokenizer_config.json is 2, expected at least 3 "
+                           "for [CLS] and two [SEP]");
+}
+
 // A weight decay of 100 at learning rate 100 multiplies the weights by -9999 in each step.
 const std::vector<std::string> kDiverging = {"--learning_rate=100", "--weight_decay=100",
                                              "--max_steps=60", "--save_steps=1",
