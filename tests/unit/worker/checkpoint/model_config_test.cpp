@@ -83,6 +83,18 @@ TEST_F(ModelConfigTest, UsesTheHiddenDropoutAsDefaultOfTheClassifierDropout) {
   EXPECT_EQ(read(minimal_).encoder.classifier_dropout, 0.5f);
 }
 
+// As torch.nn.Embedding does with padding_idx.
+TEST_F(ModelConfigTest, RefusesAPadTokenBeyondTheVocabulary) {
+  for (const nlohmann::json& accepted :
+       {nlohmann::json(), nlohmann::json(-30522), nlohmann::json(30521)}) {
+    minimal_["pad_token_id"] = accepted;
+    EXPECT_NO_THROW(read(minimal_)) << accepted;
+  }
+  expect_refused({{"pad_token_id", 30522}},
+                 "pad_token_id is 30522, expected an integer from -30522 to 30521");
+  expect_refused({{"pad_token_id", -30523}}, "pad_token_id is -30523, expected an integer");
+}
+
 TEST_F(ModelConfigTest, ReadsLabelsFromId2labelOrNumLabels) {
   minimal_["num_labels"] = 5;
   EXPECT_EQ(read(minimal_).encoder.num_labels, 5);
