@@ -78,6 +78,10 @@ void ExamplesBuilder::check_answer(const Question& question, const Answer& answe
          "an answer is an empty string, expected a part of the context, or no answers for a "
          "question that the context does not answer");
   }
+  if (python_lstrip(text).empty()) {
+    fail(id,
+         fmt::format("the answer {} has only white space, expected text", quoted_excerpt(text)));
+  }
   if (answer.start < 0) {
     fail(id, fmt::format("answer_start is {}, expected at least 0", answer.start));
   }

@@ -107,8 +107,8 @@ class Builder {
   }
 
   [[noreturn]] void fail(const Question& question, const std::string& sentence) const {
-    throw Failure(ExitCode::kData,
-                  fmt::format("{}: question \"{}\": {}", source_, question.id, sentence));
+    throw Failure(ExitCode::kData, fmt::format("{}: question {}: {}", source_,
+                                               quoted_excerpt(question.id), sentence));
   }
 
   void add_question(std::size_t index) {

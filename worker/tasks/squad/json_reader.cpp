@@ -44,6 +44,7 @@ std::string list_members(const Json& object) {
     if (names.size() == kListed) break;
     names.push_back(quoted_excerpt(name));
   }
+  if (names.empty()) return "no members";
   return fmt::format("{}{}", fmt::join(names, ", "),
                      names.size() < object.size() ? " and others" : "");
 }
@@ -126,7 +127,11 @@ class Fields {
 
   std::int64_t integer(const Json& value) const {
     if (!value.is_number_integer()) {
-      fail("answer_start is {}, expected an integer", found_type(value));
+      fail("answer_start is {}, expected an integer",
+           value.is_number() ? value.dump() : found_type(value));
+    }
+    if (value.is_number_unsigned() && !std::in_range<std::int64_t>(value.get<std::uint64_t>())) {
+      fail("answer_start is {}, expected an offset in the context", value.get<std::uint64_t>());
     }
     return value.get<std::int64_t>();
   }
@@ -145,13 +150,18 @@ class Reader {
   void read_document(std::string_view content) {
     std::vector<std::string> keys(kMaxDepth + 2);  // the last key of the object at each depth
     bool rows_at_root = false;
+    bool has_data = false;
     const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
       using Event = Json::parse_event_t;
       if (depth > kMaxDepth) {
         fail(fmt::format("is nested more than {} deep, {}", kMaxDepth, kLayouts));
       }
       if (event == Event::key) {
-        keys[static_cast<std::size_t>(depth)] = parsed.get_ref<const std::string&>();
+        std::string& key = keys[static_cast<std::size_t>(depth)];
+        const bool had_data = depth == 1 && has_data;
+        key = parsed.get_ref<const std::string&>();
+        has_data = has_data || (depth == 1 && key == "data");
+        if (had_data && key == "data") fail("has two members \"data\", expected one");
         return true;
       }
       count(event);
@@ -162,6 +172,9 @@ class Reader {
         add_paragraph(parsed);
       } else if ((depth == 1 && rows_at_root) ||
                  (depth == 2 && in_data && !parsed.contains("paragraphs"))) {
+        if (in_data && !parsed.contains("question") && !parsed.contains("context")) {
+          fail_layout(parsed);
+        }
         add_row(parsed, row_place());
       } else if (depth != 2 || !in_data || !is_empty_list(parsed.at("paragraphs"))) {
         return true;
@@ -175,9 +188,7 @@ class Reader {
       return;
     }
     const Json& left = rest.is_object() && rest.contains("data") ? rest["data"] : rest;
-    if (left.is_object() && !left.empty()) {
-      fail(fmt::format("has an object with {}, {}", list_members(left), kLayouts));
-    }
+    if (left.is_object() && !left.empty()) fail_layout(left);
     if (!is_empty_list(left)) fail(fmt::format("has another layout, {}", kLayouts));
   }
 
@@ -213,6 +224,11 @@ class Reader {
     throw Failure(ExitCode::kData, fmt::format("{}: {}", source_, message));
   }
 
+  [[noreturn]] void fail_layout(const Json& object) const {
+    fail(fmt::format("has an object with {}{}, {}", list_members(object), after_last_question(),
+                     kLayouts));
+  }
+
   void count(Json::parse_event_t event) {
     using Event = Json::parse_event_t;
     if (event == Event::object_start || event == Event::array_start) ++containers_;
@@ -229,9 +245,13 @@ class Reader {
     return fmt::format("{}: question {}", source_, builder_.questions() + 1);
   }
 
+  std::string question_place(const std::string& id) const {
+    return fmt::format("{}: question {}", source_, quoted_excerpt(id));
+  }
+
   std::string after_last_question() const {
     const std::string& last = builder_.last_id();
-    return last.empty() ? "" : fmt::format(", after question \"{}\"", last);
+    return last.empty() ? "" : fmt::format(", after question {}", quoted_excerpt(last));
   }
 
   // `lines_before`: of the file before `text`.
@@ -260,7 +280,7 @@ class Reader {
   void add_row(const Json& row, const std::string& place) {
     const Fields fields(row, place);
     std::string id = fields.id();
-    const Fields named(row, fmt::format("{}: question \"{}\"", source_, id));
+    const Fields named(row, question_place(id));
     builder_.add({std::move(id), named.text("context"), named.text("question"), named.answers()});
   }
 
@@ -271,7 +291,7 @@ class Reader {
     const std::size_t context = builder_.add_context(fields.text("context"));
     for (const Json& one : questions) {
       std::string id = Fields(one, row_place()).id();
-      const Fields named(one, fmt::format("{}: question \"{}\"", source_, id));
+      const Fields named(one, question_place(id));
       builder_.add_question({std::move(id), named.text("question"), context, named.answers()});
     }
   }
@@ -305,6 +325,11 @@ Examples read_json(const std::filesystem::path& path, std::size_t max_questions)
   if (const auto bad = text::find_invalid_utf8(content)) {
     throw Failure(ExitCode::kData, fmt::format("{}:{}: byte {} of the file is not valid UTF-8",
                                                path.string(), line_of(content, *bad), *bad + 1));
+  }
+  // The parser would end there.
+  if (const std::size_t nul = content.find('\0'); nul != std::string_view::npos) {
+    throw Failure(ExitCode::kData, fmt::format("{}:{}: byte {} of the file is NUL, expected JSON",
+                                               path.string(), line_of(content, nul), nul + 1));
   }
   if (content.starts_with(kByteOrderMark)) content.remove_prefix(kByteOrderMark.size());
   if (content.find_first_not_of(kJsonSpace) == std::string_view::npos) {

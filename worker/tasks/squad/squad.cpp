@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/printable.h"
 #include "common/base/result.h"
 #include "common/contract/tasks.h"
 #include "worker/tasks/squad/json_reader.h"
@@ -111,9 +112,9 @@ Dataset make_dataset(Examples examples, Split split, const text::Tokenizer& toke
   if (split == Split::kDev && !options.question_answering.version_2_with_negative &&
       unanswered != examples.questions.end()) {
     throw Failure(ExitCode::kData,
-                  fmt::format("{}: question \"{}\": has no answers, expected at least one; "
+                  fmt::format("{}: question {}: has no answers, expected at least one; "
                               "--version_2_with_negative accepts questions without",
-                              source, unanswered->id));
+                              source, quoted_excerpt(unanswered->id)));
   }
   // Version 1 has no score for a question without answers.
   const auto count = std::ranges::count_if(

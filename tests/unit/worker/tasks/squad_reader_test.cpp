@@ -98,10 +98,16 @@ TEST(SquadReader, RefusesAnswersThatAreNotInTheirContext) {
   EXPECT_THAT(with_answers(answer("b", 99)), HasSubstr("not at answer_start 99"));
   EXPECT_THAT(with_answers(answer("b", -1)), EndsWith("answer_start is -1, expected at least 0"));
   EXPECT_THAT(with_answers(answer("", 0)), HasSubstr("an answer is an empty string"));
+  EXPECT_THAT(with_answers(answer(" ", 1)),
+              EndsWith("the answer \" \" has only white space, expected text"));
+  EXPECT_THAT(with_answers(R"([{"text": "b", "answer_start": 18446744073709551615}])"),
+              EndsWith("answer_start is 18446744073709551615, expected an offset in the context"));
   EXPECT_THAT(with_answers(R"([{"text": "a"}])"),
               EndsWith("answer_start is missing or null, expected an integer"));
   EXPECT_THAT(with_answers(R"([{"text": "a", "answer_start": "0"}])"),
               EndsWith("answer_start is string, expected an integer"));
+  EXPECT_THAT(with_answers(R"([{"text": "a", "answer_start": 0.5}])"),
+              EndsWith("answer_start is 0.5, expected an integer"));
   EXPECT_THAT(with_answers(R"({"text": ["a"], "answer_start": []})"), HasSubstr("of one length"));
   EXPECT_THAT(with_answers(R"("a")"), HasSubstr("\"answers\" is string"));
 }
@@ -158,7 +164,18 @@ TEST(SquadReader, NamesMissingAndWrongFields) {
   }
   EXPECT_THAT(read_failure(R"({"text": "a", "query": {"b": 1}})"),
               StartsWith(R"(dev.json: has an object with "query", "text", expected {"data": )"));
+  EXPECT_THAT(read_failure(R"({"data": [{"title": "a"}]})"),
+              StartsWith(R"(dev.json: has an object with "title", expected {"data": )"));
+  EXPECT_THAT(read_failure(R"({"data": [{}]})"),
+              StartsWith(R"(dev.json: has an object with no members, expected {"data": )"));
   EXPECT_THAT(read_failure(" \n"), StartsWith("dev.json: is empty, expected"));
+}
+
+// Python would take the last.
+TEST(SquadReader, RefusesTwoMembersWithTheQuestions) {
+  const std::string rows = kFile.substr(0, kFile.rfind('}'));
+  EXPECT_EQ(read_failure(rows + R"(, "data": []})"),
+            R"(dev.json: has two members "data", expected one)");
 }
 
 TEST(SquadReader, RefusesUnpairedSurrogatesInvalidUtf8AndTruncatedFiles) {
@@ -185,7 +202,16 @@ TEST(SquadReader, RefusesUnpairedSurrogatesInvalidUtf8AndTruncatedFiles) {
             "question \"q1\")");
   EXPECT_EQ(read_failure(row + "\n{\"id\": }\n"),
             "dev.json:2: is not valid JSON (byte 8, after question \"q1\")");
+  EXPECT_EQ(read_failure(row + "\n" + row + std::string(1, '\0') + "{"),
+            "dev.json:2: byte 92 of the file is NUL, expected JSON");
   EXPECT_THAT(read_failure("[1e999]"), HasSubstr("has a number out of a double's range"));
+}
+
+TEST(SquadReader, ShortensAndEscapesTheIdInMessages) {
+  const std::string id = "\\u001b" + std::string(2000, 'x');
+  const std::string named = "question \"\\x1b" + std::string(99, 'x') + "...\"";
+  EXPECT_EQ(read_failure(one_paragraph("a", R"({"id": ")" + id + R"("})")),
+            "dev.json: " + named + ": \"question\" is missing or null, expected a string");
 }
 
 TEST(SquadReader, RefusesAPipe) {
