@@ -293,6 +293,10 @@ TEST_F(Training, EvaluatesAndPredictsWithASavedModel) {
     EXPECT_GE(prediction.at("score").get<double>(), 0.5);
   }
   EXPECT_EQ(count, 2);
+  ASSERT_EQ(
+      run({"predict", model, "--input", (folder() / "in.jsonl").string(), "--test_file=a.csv"}), 0)
+      << output_;
+  EXPECT_THAT(output_, ::testing::HasSubstr("warning --test_file: no effect with --input"));
   RunningProgram full_disk("/bin/sh",
                            {"-c", "exec \"$0\" predict \"$1\" --input in.jsonl > /dev/full",
                             testing::program("tilewright-worker"), model},

@@ -268,6 +268,10 @@ int predict(std::vector<std::string> words) {
   if (command.arguments.is_set("output_dir")) {
     command.log->warn("--output_dir: no effect with --input, whose results are printed");
   }
+  for (const char* flag : {"data_dir", "dataset_name", "test_file"}) {
+    if (!command.arguments.is_set(flag)) continue;
+    command.log->warn("--{}: no effect with --input, whose lines are the examples", flag);
+  }
   const std::string lines =
       train::predict_lines(command.arguments, command.options, read_input(input),
                            input == "-" ? "standard input" : input, *command.log);

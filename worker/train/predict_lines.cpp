@@ -89,6 +89,10 @@ void parse_lines(std::string_view input, const std::string& name, std::string_vi
       fail(name, number,
            fmt::format("byte {} of the line is not valid UTF-8, expected text in UTF-8", *bad + 1));
     }
+    // The parser would end there.
+    if (const std::size_t nul = line.find('\0'); nul != std::string_view::npos) {
+      fail(name, number, fmt::format("byte {} of the line is NUL, {}", nul + 1, expected));
+    }
     take(Line(line, name, number, expected));
   }
 }

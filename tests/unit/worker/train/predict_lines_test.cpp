@@ -105,6 +105,9 @@ TEST_F(PredictLines, NamesTheLineOfBadInput) {
   EXPECT_EQ(refusal("{\"sentence\": \"caf\xe9\"}"),
             "in.jsonl:1: byte 18 of the line is not valid UTF-8, expected text in UTF-8")
       << "Latin-1";
+  EXPECT_THAT(
+      refusal(good.substr(0, good.size() - 1) + std::string(1, '\0') + "{}\n"),
+      StartsWith(fmt::format("in.jsonl:1: byte {} of the line is NUL, expected ", good.size())));
   EXPECT_THAT(refusal(good + std::string(kMaxInputLineBytes + 1, 'a')),
               StartsWith("in.jsonl:2: found a line of 1048577 bytes, expected at most 1048576"));
   EXPECT_EQ(predict(" \n\r\n"), "");
