@@ -263,6 +263,15 @@ TEST_F(Training, HasTheSameHashOfTheBestModel) {
   EXPECT_THAT(output_, ::testing::HasSubstr("resuming from"));
 }
 
+TEST_F(Training, WarnsThatNoEvaluationChoseTheBestModel) {
+  train_in_one_process("out", 2,
+                       {"--max_steps=1", "--save_steps=2", "--eval_strategy=steps",
+                        "--eval_steps=2", "--max_eval_samples=8", "--load_best_model_at_end"});
+  EXPECT_THAT(output_, ::testing::HasSubstr("warning no evaluation was due in 1 step "
+                                            "(--eval_strategy steps); the model is that of the "
+                                            "last step"));
+}
+
 TEST_F(Training, EvaluatesAndPredictsWithASavedModel) {
   std::vector<std::string> arguments = flags("out");
   arguments.insert(arguments.end(), {"--do_train", "--do_eval"});
