@@ -25,10 +25,9 @@ struct DataPart {
 };
 
 struct ReadOptions {
-  std::filesystem::path data_dir;  // holds the files that file_name names
-  std::size_t max_seq_length =
-      128;                      // tokens with [CLS] and [SEP]; at least 3, for question answering 4
-  std::size_t max_samples = 0;  // read the first N rows only; 0: all
+  std::filesystem::path data_dir;    // holds the files that file_name names
+  std::size_t max_seq_length = 128;  // tokens with [CLS] and [SEP]; at least 3, for answers 4
+  std::size_t max_samples = 0;       // read the first N rows only; 0: all
   QuestionAnsweringOptions question_answering = {};
   runtime::ThreadPool* pool = nullptr;  // converts text to tokens; null: this thread
 };

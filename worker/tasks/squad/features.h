@@ -49,8 +49,9 @@ struct Features {
                                           std::size_t token) const;
 };
 
-// Tokenizes each context once. Throws Failure(kData) with the question's id if a context has no tokens, or if a context does not fit and
-// the question leaves no more than doc_stride tokens for it. `source` names the file in messages.
+// Tokenizes each context once. Throws Failure(kData) with the question's id if a context has no
+// tokens, or if a context does not fit and the question leaves no more than doc_stride tokens for
+// it. `source` names the file in messages.
 Features make_features(const Examples& examples, const text::Tokenizer& tokenizer,
                        const FeatureOptions& options, const std::string& source);
 
