@@ -210,8 +210,12 @@ const TrainingFlag* flag_of_value(const TrainingFlag* flag, std::string_view val
   return find_training_flag(flag->string_flag);
 }
 
-// For a name that no flag has.
+// For a name that no flag has, or that of a negation with a value.
 Error unknown_flag(std::string_view name) {
+  if (const TrainingFlag* positive = negated(name)) {
+    return {ExitCode::kUsage, fmt::format("--{}: found a value, expected none; --{} takes one",
+                                          excerpt(name), positive->name)};
+  }
   const std::vector<Candidate> candidates = find_abbreviated(name);
   if (candidates.size() > 1) {
     std::vector<std::string> names;
@@ -411,8 +415,11 @@ Status TrainingArguments::read_json_file(const std::string& path) {
                  fmt::format("{}: the JSON nests deeper than {} levels", path, kMaxJsonDepth)};
   }
   const auto json = nlohmann::json::parse(*text, nullptr, false);
-  if (!json.is_object()) {
-    const std::string found = is_utf8(*text) ? describe_json(*text) : "bytes that are not UTF-8";
+  const bool has_nul = text->find('\0') != std::string::npos;  // the parser would end there
+  if (!json.is_object() || has_nul) {
+    const std::string found = has_nul          ? "a NUL byte"
+                              : is_utf8(*text) ? describe_json(*text)
+                                               : "bytes that are not UTF-8";
     return Error{ExitCode::kUsage,
                  fmt::format("{}: found {}, expected a JSON object of flags", path, found)};
   }

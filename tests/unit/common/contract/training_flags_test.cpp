@@ -242,6 +242,8 @@ TEST(TrainingArguments, AcceptTheBeginningOfANameThatNoOtherNameHas) {
             "--no_cuda, --use_ipex, --use_fast_tokenizer: no effect, see docs/reference.md");
   EXPECT_EQ(parse({"--eval_s=5"}).error().message,
             "--eval_s: ambiguous flag, expected one of --eval_strategy, --eval_steps");
+  EXPECT_EQ(parse({"--no_bf16=true"}).error().message,
+            "--no_bf16: found a value, expected none; --bf16 takes one");
   EXPECT_EQ(parse({"--num_train=x"}).error().message,
             "--num_train: found x, expected a number from 0 to 1000000");
 }
@@ -340,6 +342,8 @@ TEST_F(ArgumentFile, RejectsOtherContentWithOneSentence) {
   EXPECT_EQ(error_of("{"), "found invalid JSON at byte 2, expected a JSON object of flags");
   EXPECT_EQ(error_of(R"({"seed": )" + std::string(200'000, '[')),
             "the JSON nests deeper than 64 levels");
+  EXPECT_EQ(error_of(std::string("{}\0{}", 5)),
+            "found a NUL byte, expected a JSON object of flags");
   EXPECT_EQ(error_of("[1]"), "found array, expected a JSON object of flags");
   EXPECT_EQ(error_of("{\"run_name\": \"caf\xE9\"}"),
             "found bytes that are not UTF-8, expected a JSON object of flags");
