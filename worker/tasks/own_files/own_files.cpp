@@ -79,9 +79,9 @@ void check_sentences(const RowSource& rows, const std::vector<std::string>& sent
   for (std::size_t i = 0; i < sentences.size(); ++i) {
     if (has_text[i]) continue;
     throw Failure(ExitCode::kData,
-                  fmt::format("{}: the column \"{}\" has only numbers, expected sentences in the "
+                  fmt::format("{}: the column {} has only numbers, expected sentences in the "
                               "first columns or in sentence1 and sentence2",
-                              rows.name(), sentences[i]));
+                              rows.name(), quoted_excerpt(sentences[i])));
   }
 }
 
@@ -187,8 +187,7 @@ class OwnFilesTask : public sentences::SentenceTask {
     if (found != ids_.end()) return found->second;
     const bool is_models = options_.train_file.empty();
     rows.fail(fmt::format("the label is {}, expected one of the {}: {}", quoted_excerpt(value.text),
-                          is_models ? "model" : "training file",
-                          sentences::format_labels(label_names())));
+                          is_models ? "model" : "training file", list_names(label_names(), "or")));
   }
 
   // run_glue's name without --task_name.

@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/base/printable.h"
 #include "common/base/result.h"
+#include "common/base/strings.h"
 #include "common/contract/training_checks.h"
 #include "worker/tasks/rows/csv.h"
 #include "worker/tasks/rows/json.h"
@@ -45,16 +47,25 @@ std::optional<std::size_t> RowSource::find_column(std::string_view name) const {
 std::size_t RowSource::column(std::string_view wanted, std::string_view advice) const {
   const std::optional<std::size_t> found = find_column(wanted);
   if (found) return *found;
-  std::vector<std::string> listed(
-      columns().begin(), columns().begin() + std::min<std::ptrdiff_t>(std::ssize(columns()), 20));
   throw Failure(ExitCode::kData,
-                fmt::format("{}: the column \"{}\" is missing, found \"{}\"{}{}", name(), wanted,
-                            fmt::join(listed, "\", \""),
-                            listed.size() < columns().size() ? " and others" : "", advice));
+                fmt::format("{}: the column {} is missing, found {}{}", name(),
+                            quoted_excerpt(wanted), list_names(columns(), "and"), advice));
 }
 
 void RowSource::fail(const std::string& message) const {
   throw Failure(ExitCode::kData, fmt::format("{}: {}", location(), message));
+}
+
+std::string list_names(std::span<const std::string> names, std::string_view conjunction) {
+  constexpr std::size_t kMaxListed = 20;
+  std::vector<std::string> listed;
+  for (const std::string& name : names.first(std::min(names.size(), kMaxListed))) {
+    listed.push_back(quoted_excerpt(name));
+  }
+  const std::size_t others = names.size() - listed.size();
+  return fmt::format(
+      "{}{}", fmt::join(listed, ", "),
+      others > 0 ? fmt::format(" {} {}", conjunction, counted(others, "other")) : "");
 }
 
 bool is_json_file(const std::filesystem::path& path) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,6 +71,9 @@ class RowSource {
  protected:
   RowSource() = default;
 };
+
+// For messages: "a", "b" CONJUNCTION 5 others. The names, of which there is one at least, are shortened.
+std::string list_names(std::span<const std::string> names, std::string_view conjunction);
 
 // By its suffix: .json or .jsonl.
 bool is_json_file(const std::filesystem::path& path);

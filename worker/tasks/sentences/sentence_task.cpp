@@ -1,7 +1,6 @@
 #include "worker/tasks/sentences/sentence_task.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -198,16 +197,8 @@ float number_of(const RowSource& source, std::string_view column, const Value& v
 
 std::string_view sentence_of(const RowSource& source, std::string_view column, const Value& value) {
   if (value.kind == ValueKind::kField || value.kind == ValueKind::kString) return value.text;
-  source.fail(fmt::format("the column \"{}\" is {}, expected a string", column,
+  source.fail(fmt::format("the column {} is {}, expected a string", quoted_excerpt(column),
                           value.kind == ValueKind::kMissing ? "missing" : excerpt(value.text)));
-}
-
-std::string format_labels(std::span<const std::string> labels) {
-  constexpr std::size_t kMaxListed = 20;
-  const std::size_t listed = std::min(labels.size(), kMaxListed);
-  std::string text = fmt::format("\"{}\"", fmt::join(labels.first(listed), "\", \""));
-  if (listed < labels.size()) text += fmt::format(" or {} others", labels.size() - listed);
-  return text;
 }
 
 }  // namespace tilewright::tasks::sentences

@@ -88,7 +88,4 @@ float number_of(const RowSource& source, std::string_view column, const Value& v
 // A sentence: a string, or a field of a text file. Fails at the current row of `source` otherwise.
 std::string_view sentence_of(const RowSource& source, std::string_view column, const Value& value);
 
-// For messages: "a", "b" or 5 others.
-std::string format_labels(std::span<const std::string> labels);
-
 }  // namespace tilewright::tasks::sentences

@@ -208,6 +208,13 @@ TEST(TableRows, AListHasADescriptionForMessages) {
   EXPECT_EQ(rows->value(column).text, "a list");
 }
 
+TEST(ListNames, ShortensNamesAndTheirList) {
+  std::vector<std::string> names = {std::string(101, 'a'), "b\n"};
+  EXPECT_EQ(list_names(names, "or"), "\"" + std::string(100, 'a') + "...\", \"b\\n\"");
+  names.resize(22, "c");
+  EXPECT_THAT(list_names(names, "or"), EndsWith("\"c\" or 2 others"));
+}
+
 TEST(Rows, PipesAreRefused) {
   const DataFolder folder;
   for (const char* file : {"a.csv", "a.tsv", "a.jsonl"}) {
