@@ -263,7 +263,7 @@ void HubServer::serve(Connection& connection, const Request& request, bool stora
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kTimeout, [&] { return released_; });
   } else if (fault && fault->kind == HubFault::kStatus) {
-    return send_status(connection, request, fault->status, "");
+    return send_status(connection, request, fault->status, fault->headers);
   } else if (fault && fault->kind == HubFault::kRateLimit) {
     return send_status(connection, request, 429,
                        fmt::format("Retry-After: {}\r\n", fault->retry_after));

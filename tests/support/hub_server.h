@@ -26,7 +26,7 @@
 namespace tilewright::testing {
 
 enum class HubFault {
-  kStatus,     // responds with `status` and an empty body
+  kStatus,     // responds with `status`, `headers` and an empty body
   kRateLimit,  // responds with 429 and `Retry-After: retry_after`
   kHalf,       // closes the connection after half of the body
   kCorrupt,    // changes a byte of the body
@@ -41,7 +41,8 @@ struct HubFaultRule {
   std::string method = {}, target = {};  // empty: any
   int times = 1;
   int status = 500;
-  int retry_after = 0;  // seconds
+  int retry_after = 0;       // seconds
+  std::string headers = {};  // lines that end with CR LF
 };
 
 struct HubRequest {

@@ -8,6 +8,7 @@
 
 #include "common/base/printable.h"
 #include "common/contract/environment.h"
+#include "worker/hub/redact.h"
 
 namespace tilewright::hub {
 namespace {
@@ -83,12 +84,23 @@ void HubClient::reject(const Repository& repository, const HttpResponse& respons
                                 : fmt::format("answered {} {}", response.head.status, what)));
 }
 
+// Messages quote what the server sends. A redirect is followed as it is.
+void HubClient::redact_token(HttpResponse& response) const {
+  const std::span<const std::string> secrets(&options_.token, 1);
+  response.reason = redact(std::move(response.reason), secrets);
+  response.body = redact(std::move(response.body), secrets);
+  for (auto& [name, value] : response.head.fields) {
+    if (name != "location") value = redact(std::move(value), secrets);
+  }
+}
+
 HttpResponse HubClient::follow(const Repository& repository, HttpRequest request, Until until) {
   if (!options_.token_problem.empty()) throw Failure(ExitCode::kUsage, options_.token_problem);
   std::string commit;
   for (int redirects = 0; redirects <= kMaxRedirects; ++redirects) {
     request.token = origin_of(request.url) == origin_ ? options_.token : "";
     HttpResponse response = http_.send(request);
+    redact_token(response);
     // The last hop may be a storage server, which knows no commit.
     if (commit.empty()) commit = response.head.field("x-repo-commit");
     if (!commit.empty()) response.head.fields["x-repo-commit"] = commit;
@@ -99,8 +111,9 @@ HttpResponse HubClient::follow(const Repository& repository, HttpRequest request
     const std::string& location = response.head.field("location");
     const auto next = resolve_location(request.url, location);
     if (!next) {
+      const std::string shown = redact(redact_url(location), {&options_.token, 1});
       reject(repository, response,
-             fmt::format("with the redirect {}", quoted_excerpt(location, kLineExcerpt)));
+             fmt::format("with the redirect {}", quoted_excerpt(shown, kLineExcerpt)));
     }
     if (request.url.starts_with("https:") && !next->starts_with("https:")) {
       reject(repository, response,

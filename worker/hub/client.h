@@ -53,6 +53,7 @@ class HubClient {
   // Where redirects of a HEAD request end: at the response that describes the file.
   enum class Until { kDescribed, kEnd };
 
+  void redact_token(HttpResponse& response) const;
   HttpResponse follow(const Repository& repository, HttpRequest request, Until until);
   HttpResponse send_with_retries(const Repository& repository, const HttpRequest& request,
                                  Until until);

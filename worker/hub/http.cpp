@@ -8,9 +8,11 @@
 #include <exception>
 
 #include "common/base/check.h"
+#include "common/base/printable.h"
 #include "common/base/result.h"
 #include "common/base/strings.h"
 #include "common/base/version.h"
+#include "worker/hub/redact.h"
 
 namespace tilewright::hub {
 namespace {
@@ -130,6 +132,33 @@ Problem classify(CURLcode code) {
   }
 }
 
+// The variables of proxies in the order in which libcurl reads them for this URL; the first one that
+// is set counts.
+std::vector<const char*> proxy_variables(std::string_view url) {
+  if (url.starts_with("https:")) return {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+  return {"http_proxy", "all_proxy", "ALL_PROXY"};
+}
+
+// libcurl's text without the passwords of the proxies. A proxy that libcurl cannot use is the user's
+// error, which no further attempt changes.
+std::string checked_reason(std::string reason, std::string_view url) {
+  std::vector<std::string> secrets;
+  const char* used = nullptr;
+  for (const char* variable : proxy_variables(url)) {
+    const std::string proxy = environment_variable(variable);
+    secrets.emplace_back(credentials(proxy));
+    if (used == nullptr && !proxy.empty()) used = variable;
+  }
+  reason = redact(std::move(reason), secrets);
+  if (used != nullptr && reason.starts_with("Unsupported proxy")) {
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("{}: found {}, expected the URL of a proxy such as "
+                              "http://proxy.example:3128",
+                              used, quoted_excerpt(redact_url(environment_variable(used)))));
+  }
+  return reason;
+}
+
 std::string url_part(const Url& url, CURLUPart part, unsigned flags = 0) {
   char* text = nullptr;
   if (curl_url_get(url.get(), part, &text, flags) != CURLUE_OK) return {};
@@ -234,7 +263,7 @@ HttpResponse HttpClient::send(const HttpRequest& request) {
     CURLMcode outcome = curl_multi_perform(multi, &running);
     if (outcome == CURLM_OK && running > 0) {
       if (settings_.cancel != nullptr && settings_.cancel->signalled()) {
-        throw Failure(ExitCode::kTerminated, fmt::format("{}: cancelled", request.url));
+        throw Failure(ExitCode::kTerminated, fmt::format("{}: cancelled", origin_of(request.url)));
       }
       const MonotonicTime now = monotonic_now();
       if (!connected && exchange.bytes > 0) {
@@ -266,9 +295,10 @@ HttpResponse HttpClient::send(const HttpRequest& request) {
   if (exchange.thrown) std::rethrow_exception(exchange.thrown);
   response.problem = classify(code);
   if (code != CURLE_OK) {
-    response.reason = !exchange.refusal.empty() ? exchange.refusal
-                      : reason[0] != '\0'       ? reason
-                                                : curl_easy_strerror(code);
+    response.reason =
+        !exchange.refusal.empty()
+            ? exchange.refusal
+            : checked_reason(reason[0] != '\0' ? reason : curl_easy_strerror(code), request.url);
   }
   curl_off_t retry_after = 0;
   if (curl_easy_getinfo(easy, CURLINFO_RETRY_AFTER, &retry_after) == CURLE_OK &&

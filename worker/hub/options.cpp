@@ -6,8 +6,11 @@
 #include <cctype>
 
 #include "common/base/files.h"
+#include "common/base/printable.h"
 #include "common/base/result.h"
 #include "common/contract/environment.h"
+#include "worker/hub/http.h"
+#include "worker/hub/redact.h"
 
 namespace tilewright::hub {
 namespace {
@@ -94,12 +97,12 @@ std::string checked_endpoint(std::string endpoint) {
   while (endpoint.ends_with('/')) endpoint.pop_back();
   const bool clean = std::ranges::all_of(
       endpoint, [](char c) { return c > ' ' && c < 0x7f && c != '?' && c != '#' && c != '@'; });
-  const std::size_t host = endpoint.find("://");
   if (!clean || !(endpoint.starts_with("https://") || endpoint.starts_with("http://")) ||
-      host + 3 == endpoint.size()) {
-    throw Failure(ExitCode::kUsage, fmt::format("HF_ENDPOINT: found \"{}\", expected a URL such as "
-                                                "https://huggingface.co",
-                                                endpoint));
+      origin_of(endpoint).empty()) {
+    throw Failure(ExitCode::kUsage,
+                  fmt::format("HF_ENDPOINT: found {}, expected a URL such as "
+                              "https://huggingface.co, without user, password and query",
+                              quoted_excerpt(redact_url(endpoint))));
   }
   return endpoint;
 }
@@ -126,7 +129,8 @@ HubOptions options_from_environment(const GetVariable& variable, const std::stri
   }
   const std::string datasets = cache_dir.empty() ? variable(env::kHfDatasetsCache) : cache_dir;
   options.datasets_cache = datasets.empty() ? home / "datasets" : expand(datasets, variable);
-  options.token = token.empty() ? read_token(variable, home, options.token_problem) : token;
+  options.token = token.empty() ? read_token(variable, home, options.token_problem)
+                                : checked_token(token, "--token");
   options.offline = is_true(first_set(variable, {env::kHfHubOffline, env::kTransformersOffline}));
   const std::string datasets_offline = variable(env::kHfDatasetsOffline);
   options.datasets_offline = datasets_offline.empty() ? options.offline : is_true(datasets_offline);

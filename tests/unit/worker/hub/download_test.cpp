@@ -155,6 +155,42 @@ TEST_F(Download, FromNoServerIsAnError) {
                                    HasSubstr("after 5 attempts")));
 }
 
+TEST_F(Download, HidesATokenThatTheHubRepeats) {
+  options_.token = "hf_s3cret";
+  // The message is longer than the part of it that is shown, which ends within the token.
+  const std::string message = std::string(195, 'm') + options_.token + std::string(195, 'm');
+  server_.add_fault(
+      {.kind = Fault::kStatus, .status = 400, .headers = "X-Error-Message: " + message + "\r\n"});
+  const Error error = failure_of([&] { resolve(); });
+  EXPECT_EQ(error.code, ExitCode::kModel);
+  EXPECT_THAT(error.message,
+              AllOf(HasSubstr("answered 400 mmm"), HasSubstr("m***"), Not(HasSubstr("hf_"))));
+}
+
+TEST_F(Download, HidesATokenInARedirect) {
+  options_.token = "hf_s3cret";
+  server_.add_fault({.kind = Fault::kStatus,
+                     .status = 302,
+                     .headers = "Location: ftp://user:pass@host/hf_s3cret?key=hf_s3cret\r\n"});
+  const Error error = failure_of([&] { resolve(); });
+  EXPECT_EQ(error.code, ExitCode::kModel);
+  EXPECT_THAT(error.message, HasSubstr("with the redirect \"ftp://***@host/***?***\""));
+}
+
+TEST_F(Download, ThroughAProxyThatIsNoUrlIsAnErrorWithoutFurtherAttempts) {
+  options_.endpoint = "http://hub.invalid";
+  for (const char* proxy :
+       {"http://user:s3cret@proxy:99999", "ftp://user:s3cret@proxy", "http://user:s3/cret@proxy"}) {
+    const testing::ScopedVariable variable("http_proxy", proxy);
+    const Error error = failure_of([&] { resolve(); });
+    EXPECT_EQ(error.code, ExitCode::kUsage) << error.message;
+    EXPECT_THAT(error.message,
+                AllOf(HasSubstr("http_proxy: found \""), HasSubstr("://***@proxy"),
+                      HasSubstr("expected the URL of a proxy"), Not(HasSubstr("cret"))));
+  }
+  EXPECT_FALSE(reported("attempt"));
+}
+
 TEST_F(Download, IsCancelledWhileTheHubIsSilent) {
   net::WakeUp cancel;
   options_.cancel = &cancel;

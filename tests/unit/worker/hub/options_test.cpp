@@ -15,16 +15,18 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 using Variables = std::map<std::string, std::string>;
 
-HubOptions options_with(Variables variables, const std::string& cache_dir = "") {
+HubOptions options_with(Variables variables, const std::string& cache_dir = "",
+                        const std::string& token = "") {
   variables.emplace("HOME", "/no/home");
   return options_from_environment(
       [&](const char* name) {
         const auto found = variables.find(name);
         return found == variables.end() ? "" : found->second;
       },
-      cache_dir);
+      cache_dir, token);
 }
 
 TEST(HubOptions, HaveTheDefaultsOfHuggingfaceHub) {
@@ -90,13 +92,28 @@ TEST(HubOptions, CheckTheEndpoint) {
   EXPECT_EQ(options_with({{"HF_ENDPOINT", "http://mirror:8080/hub/"}}).endpoint,
             "http://mirror:8080/hub");
   for (const char* endpoint :
-       {"mirror", "ftp://mirror", "https://", "https://a b", "https://user@host", "https://a\nb"}) {
+       {"mirror", "ftp://mirror", "https://", "https://a b", "https://user@host", "https://a\nb",
+        "https://mirror:99999", "http://:8080"}) {
     try {
       options_with({{"HF_ENDPOINT", endpoint}});
       ADD_FAILURE() << endpoint;
     } catch (const Failure& failure) {
       EXPECT_EQ(failure.code(), ExitCode::kUsage);
       EXPECT_THAT(failure.what(), HasSubstr("HF_ENDPOINT: found"));
+    }
+  }
+}
+
+TEST(HubOptions, HideThePasswordOfTheEndpoint) {
+  for (const char* endpoint :
+       {"https://user:s3cret@host", "user:s3cret@host", "https://user:s3/cret@p@host",
+        "https://host?token=s3cret", "ftp://user:s3cret@host?token=s3cret"}) {
+    try {
+      options_with({{"HF_ENDPOINT", endpoint}});
+      ADD_FAILURE() << endpoint;
+    } catch (const Failure& failure) {
+      EXPECT_THAT(failure.what(), AllOf(HasSubstr("HF_ENDPOINT: found"), HasSubstr("host"),
+                                        Not(HasSubstr("s3")), Not(HasSubstr("cret"))));
     }
   }
 }
@@ -135,13 +152,17 @@ TEST(HubOptions, KeepTheProblemOfATokenThatNoRequestMayNeed) {
 }
 
 TEST(HubOptions, RejectATokenThatAddsHeaders) {
-  try {
-    options_with({{"HF_TOKEN", "hf_secret\r\nX-Evil: 1"}});
-    ADD_FAILURE();
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.code(), ExitCode::kUsage);
-    EXPECT_THAT(failure.what(),
-                AllOf(HasSubstr("HF_TOKEN: found a token with"), Not(HasSubstr("hf_secret"))));
+  const std::string token = "hf_secret\r\nX-Evil: 1";
+  for (const bool flag : {false, true}) {
+    try {
+      options_with(flag ? Variables{} : Variables{{"HF_TOKEN", token}}, "", flag ? token : "");
+      ADD_FAILURE();
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code(), ExitCode::kUsage);
+      EXPECT_THAT(failure.what(),
+                  AllOf(StartsWith(flag ? "--token: found a token" : "HF_TOKEN: found a token"),
+                        Not(HasSubstr("hf_secret"))));
+    }
   }
 }
 
