@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <pwd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 
 #include "common/base/file_descriptor.h"
 #include "common/base/random.h"
@@ -35,35 +35,66 @@ std::string home_directory(const GetVariable& variable) {
   return found == nullptr ? "/" : found->pw_dir;
 }
 
-}  // namespace
+const char* file_type(mode_t mode) {
+  if (S_ISFIFO(mode)) return "pipe";
+  if (S_ISSOCK(mode)) return "socket";
+  return "device";
+}
 
-Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes,
-                              ExitCode code, std::optional<ExitCode> transient) {
+enum class Accept { kAnyFile, kRegularFile };
+
+Result<std::string> read_kind(const std::filesystem::path& path, Accept kind,
+                              std::uint64_t max_bytes, ExitCode code,
+                              std::optional<ExitCode> transient) {
   const auto failed_to = [&](const char* action) {
     const bool may_pass = output_error_code(errno) == ExitCode::kOutputUnavailable;
     return system_error(may_pass ? transient.value_or(code) : code, path, action);
   };
-  std::error_code failure;
-  if (std::filesystem::is_directory(path, failure)) {
+  // A pipe without a writer, and a file of /proc without content, must not block.
+  const int flags = kind == Accept::kRegularFile ? O_NONBLOCK : 0;
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+  if (!file) return failed_to("open");
+  struct stat status {};
+  // On FUSE an open file that has just been replaced may have no status, but still its content.
+  const bool has_status = fstat(file.get(), &status) == 0;
+  if (has_status && S_ISDIR(status.st_mode)) {
     return Error{code, fmt::format("{}: is a directory, expected a file", path.string())};
   }
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return failed_to("open");
+  if (has_status && kind == Accept::kRegularFile && !S_ISREG(status.st_mode)) {
+    return Error{code,
+                 fmt::format("{}: is a {}, expected a regular file, because several processes "
+                             "read it, again after a restart",
+                             path.string(), file_type(status.st_mode))};
+  }
   std::string content;
   char block[65536];
-  while (in.read(block, sizeof block) || in.gcount() > 0) {
-    content.append(block, static_cast<std::size_t>(in.gcount()));
+  for (;;) {
+    const ssize_t length = read(file.get(), block, sizeof block);
+    if (length == 0) break;
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0) return failed_to("read");
+    content.append(block, static_cast<std::size_t>(length));
     if (content.size() > max_bytes) {
       return Error{code, fmt::format("{}: is larger than {} bytes, the limit for this file",
                                      path.string(), max_bytes)};
     }
   }
-  if (in.bad()) return failed_to("read");
-  if (const Status status = refuse_lfs_pointer(path, content, code); !status.ok()) {
-    return status.error();
+  if (const Status usable = refuse_lfs_pointer(path, content, code); !usable.ok()) {
+    return usable.error();
   }
   return content;
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes,
+                              ExitCode code, std::optional<ExitCode> transient) {
+  return read_kind(path, Accept::kAnyFile, max_bytes, code, transient);
+}
+
+Result<std::string> read_regular_file(const std::filesystem::path& path, std::uint64_t max_bytes,
+                                      ExitCode code, std::optional<ExitCode> transient) {
+  return read_kind(path, Accept::kRegularFile, max_bytes, code, transient);
 }
 
 Status refuse_lfs_pointer(const std::filesystem::path& path, std::string_view content,

@@ -19,6 +19,11 @@ namespace tilewright {
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes,
                               ExitCode code, std::optional<ExitCode> transient = {});
 
+// read_file() of a file that several processes read, perhaps again after a restart: another kind of
+// file is an Error at once. read_file() waits for the writer of a pipe.
+Result<std::string> read_regular_file(const std::filesystem::path& path, std::uint64_t max_bytes,
+                                      ExitCode code, std::optional<ExitCode> transient = {});
+
 // An Error with `code` if `content`, that of `path`, is a Git LFS pointer: a clone that was made
 // without Git LFS has such a text in place of each large file. read_file() and MappedFile check it.
 Status refuse_lfs_pointer(const std::filesystem::path& path, std::string_view content,

@@ -22,7 +22,7 @@ bool is_file_name(std::string_view name) {
 JsonFields::JsonFields(std::filesystem::path path, ExitCode code, std::uint64_t max_bytes,
                        std::optional<ExitCode> transient)
     : path_(std::move(path)), code_(code) {
-  const std::string content = read_file(path_, max_bytes, code, transient).or_throw();
+  const std::string content = read_regular_file(path_, max_bytes, code, transient).or_throw();
   if (nests_too_deep(content)) {  // parse() throws the errors of syntax
     throw Failure(code, fmt::format("{}: the JSON nests deeper than {} levels", path_.string(),
                                     kMaxJsonDepth));

@@ -19,8 +19,8 @@ std::map<std::string, std::string> tokenizer_files(const fs::path& model_directo
   std::map<std::string, std::string> files;
   for (const char* name : model_files::kTokenizerFiles) {
     if (!is_present(model_directory / name)) continue;
-    files[name] = read_file(model_directory / name, kMaxTokenizerBytes, ExitCode::kModel,
-                            ExitCode::kOutputUnavailable)
+    files[name] = read_regular_file(model_directory / name, kMaxTokenizerBytes, ExitCode::kModel,
+                                    ExitCode::kOutputUnavailable)
                       .or_throw();
   }
   return files;

@@ -47,7 +47,8 @@ std::vector<fs::path> subdirectories(const fs::path& directory) {
 
 // The files of one HASH directory; nullopt if one is missing.
 std::optional<ArrowDataset> read_prepared(const fs::path& directory, const std::string& name) {
-  const auto content = read_file(directory / "dataset_info.json", kMaxInfoBytes, ExitCode::kData);
+  const auto content =
+      read_regular_file(directory / "dataset_info.json", kMaxInfoBytes, ExitCode::kData);
   if (!content) return std::nullopt;
   const nlohmann::json info = nlohmann::json::parse(*content, nullptr, false);
   if (!info.is_object() || !info.contains("splits") || !info["splits"].is_object() ||

@@ -30,7 +30,7 @@ class Source {
 
 // The shards that an index names in "weight_map": {tensor: file}.
 std::set<std::string> shards_of(const fs::path& index) {
-  const std::string content = read_file(index, kMaxIndexBytes, ExitCode::kModel).or_throw();
+  const std::string content = read_regular_file(index, kMaxIndexBytes, ExitCode::kModel).or_throw();
   const nlohmann::json root = nlohmann::json::parse(content, nullptr, false);
   const auto map = root.is_object() ? root.find("weight_map") : root.end();
   if (!root.is_object() || map == root.end() || !map->is_object() || map->empty()) {

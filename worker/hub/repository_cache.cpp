@@ -61,7 +61,7 @@ std::optional<std::string> RepositoryCache::commit_of(const std::string& revisio
   const fs::path path = folder_ / "refs" / revision;
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return std::nullopt;
-  const Result<std::string> content = read_file(path, kMaxRefBytes, repository_.code());
+  const Result<std::string> content = read_regular_file(path, kMaxRefBytes, repository_.code());
   if (!content) return std::nullopt;
   const std::string commit = trimmed(*content);
   return is_commit(commit) ? std::optional(commit) : std::nullopt;

@@ -168,7 +168,7 @@ class DocumentReader final : public Json::json_sax_t {
 };
 
 Document read_json(const fs::path& path) {
-  const std::string content = read_file(path, kMaxFileBytes, ExitCode::kModel).or_throw();
+  const std::string content = read_regular_file(path, kMaxFileBytes, ExitCode::kModel).or_throw();
   Document document{path, {}};
   constexpr std::size_t kBytesPerEntry = 14;  // of published vocabularies
   constexpr std::size_t kMostExpected = std::size_t{1} << 17;
@@ -368,7 +368,7 @@ void read_tokenizer_json(const Document& document, const TokenNames& names, Toke
 }
 
 void read_vocab_txt(const fs::path& path, TokenizerSpec& spec) {
-  const std::string content = read_file(path, kMaxFileBytes, ExitCode::kModel).or_throw();
+  const std::string content = read_regular_file(path, kMaxFileBytes, ExitCode::kModel).or_throw();
   std::unordered_map<std::string_view, std::size_t> lines;
   std::size_t line = 0;
   for (std::size_t begin = 0; begin < content.size();) {

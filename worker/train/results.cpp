@@ -149,7 +149,7 @@ std::string file_content(const nlohmann::json& metrics) { return metrics.dump(4)
 nlohmann::json earlier_metrics(const std::filesystem::path& file) {
   constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 20;
   const Result<std::string> text =
-      read_file(file, kMaxBytes, ExitCode::kOutput, ExitCode::kOutputUnavailable);
+      read_regular_file(file, kMaxBytes, ExitCode::kOutput, ExitCode::kOutputUnavailable);
   if (!text.ok() && text.error().code == ExitCode::kOutputUnavailable) {
     throw Failure(text.error());
   }

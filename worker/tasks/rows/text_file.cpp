@@ -34,13 +34,7 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 }  // namespace
 
 std::string read_data_file(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_fifo(path, ignored)) {  // opening it would wait for a writer
-    throw Failure(ExitCode::kData, fmt::format("{}: is a pipe, expected a file, because data are "
-                                               "read by several processes and after a restart",
-                                               path.string()));
-  }
-  return read_file(path, kMaxRowFileBytes, ExitCode::kData).or_throw();
+  return read_regular_file(path, kMaxRowFileBytes, ExitCode::kData).or_throw();
 }
 
 std::string read_text_file(const std::filesystem::path& path) {

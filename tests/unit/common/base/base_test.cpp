@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <fstream>
 
 #include "common/base/clock.h"
@@ -65,6 +67,40 @@ TEST(Files, ThatAreGitLfsPointersAreRefused) {
     EXPECT_EQ(failure.code(), ExitCode::kWeights);
     EXPECT_EQ(failure.what(), expected);
   }
+}
+
+TEST(Files, ThatAreNotRegularAreRefusedAtOnceWhereSeveralProcessesReadThem) {
+  const testing::TemporaryDirectory directory;
+  const auto pipe = directory.path() / "config.json";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const auto& [path, type] :
+       {std::pair(pipe, "pipe"), {"/dev/zero", "device"}, {"/dev/null", "device"}}) {
+    const auto read = read_regular_file(path, 100, ExitCode::kModel);
+    ASSERT_FALSE(read.ok()) << path;
+    EXPECT_EQ(read.error().code, ExitCode::kModel);
+    EXPECT_EQ(
+        read.error().message,
+        fmt::format("{}: is a {}, expected a regular file, because several processes read it, "
+                    "again after a restart",
+                    path.string(), type));
+  }
+  const auto link = directory.path() / "link";
+  ASSERT_TRUE(write_file_atomically(directory.path() / "file", "text").ok());
+  std::filesystem::create_symlink("file", link);
+  EXPECT_EQ(read_regular_file(link, 100, ExitCode::kModel).value(), "text");
+}
+
+// The shell passes `<(command)` as such a path.
+TEST(Files, ThatArePipesAreReadToTheirEnd) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  const FileDescriptor reading(ends[0]);
+  {
+    const FileDescriptor writing(ends[1]);
+    ASSERT_EQ(write(writing.get(), "text", 4), 4);
+  }
+  const auto path = fmt::format("/dev/fd/{}", reading.get());
+  EXPECT_EQ(read_file(path, 100, ExitCode::kData).value(), "text");
 }
 
 TEST(Files, FailedWriteReturnsAnOutputError) {

@@ -1,6 +1,8 @@
 // Reads, refuses and writes config.json.
 #include "worker/checkpoint/model_config.h"
 
+#include <sys/stat.h>
+
 #include <nlohmann/json.hpp>
 
 #include "tests/support/paths.h"
@@ -44,6 +46,12 @@ class ModelConfigTest : public ::testing::Test {
                                 {"attention_dropout", 0.05},
                                 {"sinusoidal_pos_embds", false}};
 };
+
+TEST_F(ModelConfigTest, RefusesAPipeWithoutWaitingForItsWriter) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  expect_failure([&] { read_model_config(directory_.path()); }, ExitCode::kModel,
+                 HasSubstr("config.json: is a pipe, expected a regular file"));
+}
 
 TEST_F(ModelConfigTest, ReadsAFileThatTransformersWrote) {
   const auto golden = tilewright::testing::source_dir() / "tests/golden/data/small_d64";

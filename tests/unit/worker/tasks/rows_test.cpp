@@ -225,7 +225,7 @@ TEST(Rows, PipesAreRefused) {
       ADD_FAILURE() << file << " was read";
     } catch (const Failure& failure) {
       EXPECT_EQ(failure.code(), ExitCode::kData);
-      EXPECT_THAT(failure.what(), StartsWith(path + ": is a pipe, expected a file"));
+      EXPECT_THAT(failure.what(), StartsWith(path + ": is a pipe, expected a regular file"));
     }
   }
 }

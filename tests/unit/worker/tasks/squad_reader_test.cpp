@@ -223,7 +223,7 @@ TEST(SquadReader, RefusesAPipe) {
     ADD_FAILURE() << "was read";
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.code(), ExitCode::kData);
-    EXPECT_THAT(failure.what(), StartsWith(path + ": is a pipe, expected a file"));
+    EXPECT_THAT(failure.what(), StartsWith(path + ": is a pipe, expected a regular file"));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <limits>
 
@@ -15,6 +16,7 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using Json = nlohmann::json;
 
 // The message of the Failure that reading the directory throws.
@@ -54,6 +56,16 @@ TEST(TokenizerFiles, RefusesDeepNesting) {
   EXPECT_THAT(failure_of(directory.path()), HasSubstr("nests deeper than 64 levels"));
   directory.write("tokenizer_config.json", R"({"a": 1e999})");
   EXPECT_THAT(failure_of(directory.path()), HasSubstr("a number out of range"));
+}
+
+TEST(TokenizerFiles, RefusesAPipeWithoutWaitingForItsWriter) {
+  for (const char* name : {"vocab.txt", "tokenizer.json", "tokenizer_config.json"}) {
+    const ModelDirectory directory;
+    const std::string path = directory.path() / name;
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    EXPECT_THAT(failure_of(directory.path()),
+                StartsWith(path + ": is a pipe, expected a regular file"));
+  }
 }
 
 TEST(TokenizerFiles, TokenizerConfigSetsTheNormaliser) {
