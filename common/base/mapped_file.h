@@ -11,8 +11,10 @@
 
 namespace tilewright {
 
-// Another process that truncates the file while it is mapped causes SIGBUS on access; see
-// check_size(). A file that is replaced by rename stays as it was mapped.
+// An access to content that another process has cut off, or that the storage cannot read, ends the
+// process with `code` and a message on standard error: the first MappedFile sets a handler of
+// SIGBUS, which leaves accesses to other memory to the handler before it. See also check_size(). A
+// file that is replaced by rename stays as it was mapped.
 class MappedFile {
  public:
   // Throws Failure with `code` that names the path unless it is a regular file that can be read and
@@ -29,12 +31,14 @@ class MappedFile {
   void check_size() const;
 
  private:
+  friend class MappedFiles;
   [[noreturn]] void fail(const std::string& what) const;
 
   std::filesystem::path path_;
   ExitCode code_;
   FileDescriptor file_;
   std::span<const std::byte> content_{};
+  std::string lost_message_;  // for the handler of SIGBUS, which cannot format
 };
 
 }  // namespace tilewright

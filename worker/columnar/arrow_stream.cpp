@@ -428,7 +428,9 @@ Table parse_arrow_stream(Bytes content, const std::filesystem::path& path,
 
 Table read_arrow_stream(const std::filesystem::path& path, const Selection& selection) {
   const MappedFile file(path, ExitCode::kData);
-  return parse_arrow_stream(file.content(), path, selection);
+  Table table = parse_arrow_stream(file.content(), path, selection);
+  file.check_size();
+  return table;
 }
 
 }  // namespace tilewright::columnar

@@ -94,7 +94,9 @@ Table parse_parquet(Bytes content, const std::filesystem::path& path, const Sele
 
 Table read_parquet(const std::filesystem::path& path, const Selection& selection) {
   const MappedFile file(path, ExitCode::kData);
-  return parse_parquet(file.content(), path, selection);
+  Table table = parse_parquet(file.content(), path, selection);
+  file.check_size();
+  return table;
 }
 
 }  // namespace tilewright::columnar

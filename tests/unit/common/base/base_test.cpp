@@ -1,9 +1,12 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <fstream>
 
 #include "common/base/clock.h"
@@ -101,6 +104,42 @@ TEST(Files, ThatArePipesAreReadToTheirEnd) {
   }
   const auto path = fmt::format("/dev/fd/{}", reading.get());
   EXPECT_EQ(read_file(path, 100, ExitCode::kData).value(), "text");
+}
+
+// The first byte of the last page of a mapped file that another process truncates.
+void read_truncated(const std::filesystem::path& path, const MappedFile& mapped) {
+  std::filesystem::resize_file(path, 1);
+  const volatile std::byte* last = &mapped.content().back();
+  static_cast<void>(*last);
+}
+
+TEST(MappedFileDeathTest, EndsWithAMessageIfItIsTruncated) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "model.safetensors";
+  std::ofstream(path) << std::string(1 << 20, 'x');
+  EXPECT_EXIT(read_truncated(path, MappedFile(path, ExitCode::kWeights)),
+              ::testing::ExitedWithCode(static_cast<int>(ExitCode::kWeights)),
+              "model.safetensors: cannot read the mapped file: found it truncated or unreadable, "
+              "expected 1048576 bytes");
+}
+
+TEST(MappedFileDeathTest, LeavesOtherMemoryToTheHandlerBeforeIt) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "file";
+  const auto other = directory.path() / "other";
+  std::ofstream(path) << std::string(1 << 20, 'x');
+  std::ofstream(other) << "x";
+  const auto access = [&] {
+    std::signal(SIGBUS, SIG_DFL);  // a sanitizer's
+    { const MappedFile unmapped(path, ExitCode::kWeights); }
+    const MappedFile mapped(path, ExitCode::kWeights);
+    const FileDescriptor file(open(other.c_str(), O_RDONLY));
+    // The second page has no file behind it.
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    void* memory = mmap(nullptr, 2 * page, PROT_READ, MAP_PRIVATE, file.get(), 0);
+    static_cast<void>(*(static_cast<const volatile char*>(memory) + page));
+  };
+  EXPECT_EXIT(access(), ::testing::KilledBySignal(SIGBUS), "^$");
 }
 
 TEST(Files, FailedWriteReturnsAnOutputError) {
