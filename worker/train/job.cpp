@@ -52,6 +52,23 @@ checkpoint::ParameterDifferences check_weights(const checkpoint::WeightSource& w
   return checkpoint::check_parameters(weights, expected, pool);
 }
 
+// Without a training nor a checkpoint, a head that the weights lack would stay at random: its results
+// would mean nothing. With --ignore_mismatched_sizes the weights may have it with another shape.
+void check_head_is_trained(const Job& job) {
+  if (job.settings.do_train || !job.settings.resume_from_checkpoint.empty()) return;
+  const bool questions = job.model.encoder.head == nn::Head::kQuestionAnswering;
+  const std::string layer = questions ? "qa_outputs" : "classifier";
+  const std::vector<std::string>& missing = job.weight_differences.missing;
+  for (const std::string& tensor : {layer + ".weight", layer + ".bias"}) {
+    if (std::ranges::find(missing, tensor) == missing.end()) continue;
+    throw Failure(ExitCode::kWeights,
+                  fmt::format("{}: the weights lack {}{}, expected those of a trained {}",
+                              job.settings.model_name_or_path, tensor,
+                              job.settings.ignore_mismatched_sizes ? " with this shape" : "",
+                              questions ? "model for question answering" : "classifier"));
+  }
+}
+
 // What determines the tokens and labels of a part.
 FeatureCache::Key feature_key(const Job& job, const tasks::DataPart& part,
                               const tasks::ReadOptions& options) {
@@ -256,6 +273,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   }
   end_part("data reading and tokenization");
   open_starting_weights(job, sources.pool);
+  check_head_is_trained(job);
   end_part("weight verification");
   // Without a UID, equal flags, data and weights are the same job, which the next launch resumes.
   // With --overwrite_output_dir each launch is a new job, as in Hugging Face's scripts.

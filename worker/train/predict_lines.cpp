@@ -335,15 +335,6 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
   if (const std::string line = max_seq_length_line(settings, job); !line.empty()) {
     log.warn("{}", line);
   }
-  const std::vector<std::string>& missing = job.weight_differences.missing;
-  const std::string layer = questions ? "qa_outputs" : "classifier";
-  for (const std::string& tensor : {layer + ".weight", layer + ".bias"}) {
-    if (std::ranges::find(missing, tensor) == missing.end()) continue;
-    throw Failure(ExitCode::kWeights,
-                  fmt::format("{}: the weights lack {}, expected those of a trained {}",
-                              settings.model_name_or_path, tensor,
-                              questions ? "model for question answering" : "classifier"));
-  }
   Faults faults;
   const auto trainer = make_trainer(job, options.isas.back(), pool, faults, log);
   const auto mesh = collectives::Mesh::single_rank();

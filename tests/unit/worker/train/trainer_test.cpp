@@ -164,6 +164,31 @@ TEST_F(TrainerTest, TouchesItsMemoryBeforeItIsUsed) {
   EXPECT_GT(runtime::anonymous_rss() - before, buffers * 9 / 10);
 }
 
+// As of a model that was pre-trained only.
+TEST_F(TrainerTest, RefusesToEvaluateAHeadThatTheWeightsLack) {
+  const fs::path path = model_ / "model.safetensors";
+  std::string content = testing::read_text(path);
+  content.replace(content.find("classifier.weight"), 17, "cls.scores.weight");
+  std::ofstream(path, std::ios::binary) << content;
+  const std::string test_file = "--test_file=" + (directory_.path() / "rows.json").string();
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{"--do_eval"},
+                                                {"--do_predict", test_file},
+                                                {"--do_eval", "--ignore_mismatched_sizes"}}) {
+    try {
+      load_job(settings_of(flags), "uid-1");
+      ADD_FAILURE() << flags.back();
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code(), ExitCode::kWeights);
+      EXPECT_THAT(failure.what(),
+                  AllOf(StartsWith(model_.string() + ": the weights lack classifier.weight"),
+                        HasSubstr(", expected those of a trained classifier")));
+    }
+  }
+  for (const char* flag : {"--do_train", "--resume_from_checkpoint=checkpoint-3"}) {
+    EXPECT_NO_THROW(load_job(settings_of({flag, "--do_eval"}), "uid-1")) << flag;
+  }
+}
+
 TEST_F(TrainerTest, RefusesToSmoothTheLabelsOfARegression) {
   write_rows([](nlohmann::json row) {
     row["label"] = 0.5;
