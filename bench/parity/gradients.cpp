@@ -117,8 +117,7 @@ void run(const Options& options) {
   write_model_directory(checkpoint::acquire_output_dir(folder, {"parity", {}, true}),
                         {views(model.parameters().data()),
                          checkpoint::model_config_json(source.json, source.labels, config, ""),
-                         options.model,
-                         {},
+                         checkpoint::tokenizer_files(options.model),
                          {}});
 
   const nn::Batch batch = read_batch(options.batch);

@@ -27,8 +27,7 @@ std::map<std::string, std::string> tokenizer_files(const fs::path& model_directo
 }
 
 FileDigest write_model_directory(const OutputWriter& output, const ModelDirectoryContent& content) {
-  auto files = tokenizer_files(content.tokenizer_source);
-  for (const auto& [name, bytes] : content.extra_files) files[name] = bytes;
+  auto files = content.extra_files;
   files[model_files::kConfig] = content.config_json;
   std::vector<NamedTensor> tensors;
   tensors.reserve(content.weights.size());

@@ -16,15 +16,14 @@
 namespace tilewright::checkpoint {
 
 struct ModelDirectoryContent {
-  std::vector<TensorView> weights;         // all parameters, named as in transformers
-  std::string config_json;                 // from model_config_json()
-  std::filesystem::path tokenizer_source;  // the model directory to copy tokenizer files from
-  std::map<std::string, std::string> extra_files;  // name -> content: all_results.json, ...
+  std::vector<TensorView> weights;                 // all parameters, named as in transformers
+  std::string config_json;                         // from model_config_json()
+  std::map<std::string, std::string> extra_files;  // name -> content: tokenizer and result files
   std::function<void()> before_commit = {};  // called before the rename: a fault point for tests
 };
 
-// The contents of the tokenizer files in a model directory, by file name. Throws Failure with
-// kOutputUnavailable for an error that may pass.
+// The contents of the tokenizer files in a model directory, by file name. Throws Failure with kModel,
+// or with kOutputUnavailable for an error that may pass.
 std::map<std::string, std::string> tokenizer_files(const std::filesystem::path& model_directory);
 
 // Adds the files to the output directory. At any time model.safetensors is absent or all files

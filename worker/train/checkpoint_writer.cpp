@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "worker/checkpoint/model_directory.h"
 
 namespace tilewright::train {
 namespace {
@@ -67,8 +66,8 @@ CheckpointOutcome CheckpointWriter::write(CheckpointRequest request) {
   CheckpointOutcome outcome;
   outcome.step = request.content.state.global_step;
   outcome.writer = request.output.writer();
+  request.faults.hit("checkpoint.write");
   try {
-    request.content.extra_files.merge(checkpoint::tokenizer_files(request.tokenizer_source));
     request.content.before_commit = [&] { request.faults.hit("checkpoint.before_rename"); };
     outcome.path = checkpoint::write_checkpoint(request.output, request.content);
   } catch (const Failure& failure) {

@@ -25,8 +25,7 @@ inline constexpr std::chrono::seconds kEpochCheckpointTimeout{10};
 
 struct CheckpointRequest {
   checkpoint::OutputWriter output;
-  checkpoint::CheckpointContent content;  // without extra files but config.json
-  std::filesystem::path tokenizer_source;
+  checkpoint::CheckpointContent content;
   int keep = 0;  // as prune()
   std::int64_t best_step = 0;
   Faults faults;

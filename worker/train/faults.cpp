@@ -1,11 +1,14 @@
 #include "worker/train/faults.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <thread>
+
+#include "common/base/file_descriptor.h"
 
 namespace tilewright::train {
 namespace {
@@ -72,6 +75,8 @@ Result<Faults::Target> Faults::parse_one(std::string_view text) {
     const auto value = number(given);
     if (!given.empty() && part.substr(0, equals) == "once") {
       target.file = given;
+    } else if (!given.empty() && part.substr(0, equals) == "hold") {
+      target.pipe = given;
     } else if (value && part.substr(0, equals) == "worker") {
       target.worker = *value;
     } else if (value && part.substr(0, equals) == "epoch") {
@@ -97,6 +102,13 @@ void Faults::hit(std::string_view point) const {
     if (!matches(target, point)) continue;
     // Of several processes that reach the point, the one that removes the file has the fault.
     if (!target.file.empty() && unlink(target.file.c_str()) != 0) continue;
+    if (!target.pipe.empty()) {
+      const FileDescriptor held(open(target.pipe.c_str(), O_RDONLY | O_CLOEXEC));
+      char ignored = 0;
+      while (held && read(held.get(), &ignored, 1) > 0) {
+      }
+      continue;
+    }
     if (target.delay > std::chrono::milliseconds(0)) {
       std::this_thread::sleep_for(target.delay);
       continue;

@@ -1,13 +1,15 @@
 // Named points where a test can kill or delay this process through the variable TILEWRIGHT_FAULT.
 //
 //   TILEWRIGHT_FAULT=
-//       POINT[@STEP[-STEP]][,worker=INDEX][,epoch=EPOCH][,once=FILE][,delay=MILLISECONDS][;...]
+//       POINT[@STEP[-STEP]][,worker=INDEX][,epoch=EPOCH][,once=FILE][,delay=MILLISECONDS]
+//       [,hold=PIPE][;...]
 //
 // kills the process with SIGKILL when it reaches POINT in step STEP (or from the first to the second
 // step), as worker INDEX, in membership epoch EPOCH. The defaults are any step, any worker and epoch
 // 1, so a restarted worker survives. With a file it happens only if the file exists, which it
-// removes, by default in any epoch. With a delay the process only waits. Several faults are separated
-// by semicolons.
+// removes, by default in any epoch. With a delay the process only waits; with a named pipe, if it
+// exists, until that has been opened for writing and closed. Several faults are separated by
+// semicolons.
 // Without the variable nothing happens.
 #pragma once
 
@@ -30,6 +32,7 @@ inline constexpr std::string_view kFaultPoints[] = {
     "step.after_exchange",
     "step.after_update",
     "checkpoint.begin",
+    "checkpoint.write",  // in the background, before the first file
     "checkpoint.before_rename",
     "checkpoint.done",
     "evaluate.begin",
@@ -70,7 +73,8 @@ class Faults {
     std::optional<std::int64_t> worker;
     std::optional<std::uint64_t> epoch;  // default: 1, with a file any
     std::string file;                    // `once`; empty: none
-    std::chrono::milliseconds delay{0};  // 0: kill
+    std::chrono::milliseconds delay{0};  // 0 without `pipe`: kill
+    std::string pipe;                    // `hold`; empty: none
   };
   static Result<Target> parse_one(std::string_view text);
   bool matches(const Target& target, std::string_view point) const;

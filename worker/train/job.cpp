@@ -8,6 +8,7 @@
 #include "common/contract/model_files.h"
 #include "common/contract/tasks.h"
 #include "common/contract/training_report.h"
+#include "worker/checkpoint/model_directory.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/kernels/numerics_version.h"
 #include "worker/nn/parameters.h"
@@ -186,6 +187,9 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
 
   end_part("model configuration and task");
   const text::Tokenizer tokenizer = text::Tokenizer::load(tokenizer_directory(settings));
+  if (settings.do_train && !settings.output_dir.empty()) {
+    job.tokenizer_files = checkpoint::tokenizer_files(tokenizer_directory(settings));
+  }
   end_part("tokenizer");
   // As in Hugging Face's scripts. Without a model_max_length these fail at the first longer text.
   job.settings.max_seq_length = std::min(

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -39,7 +40,9 @@ struct Job {
   std::vector<EvaluationSet> evaluation_sets;  // empty without do_eval
   std::vector<EvaluationSet> prediction_sets;  // empty without do_predict
   checkpoint::ModelConfig model;  // config.json with the task's labels and the flags' dropout
-  nn::Padding padding;            // length 0 without --pad_to_max_length
+  // For the output of a training, whatever happens to the files meanwhile; by file name.
+  std::map<std::string, std::string> tokenizer_files;
+  nn::Padding padding;  // length 0 without --pad_to_max_length
   Schedule schedule;
   // The starting weights, mapped for the whole run: a file that replaces them later has no effect.
   std::unique_ptr<const checkpoint::WeightSource> weights;

@@ -725,11 +725,11 @@ CheckpointRequest TrainingState<Activation>::make_request(std::uint64_t membersh
   } else {
     content.tensors = tensors();
   }
+  content.extra_files = job_.tokenizer_files;
   content.extra_files[model_files::kConfig] = checkpoint::model_config_json(
       job_.model.json, job_.model.labels, job_.model.encoder, s.task_name);
   return {.output = output(),
           .content = std::move(content),
-          .tokenizer_source = tokenizer_directory(s),
           .keep = static_cast<int>(
               std::min<std::int64_t>(s.save_total_limit, std::numeric_limits<int>::max())),
           .best_step = state_.best_metric ? state_.best_global_step : 0,
@@ -783,8 +783,8 @@ std::string TrainingState<Activation>::write_model(
   content.weights = checkpoint::tensor_views(model_.layout(), model_.parameters().data());
   content.config_json = checkpoint::model_config_json(job_.model.json, job_.model.labels,
                                                       job_.model.encoder, job_.settings.task_name);
-  content.tokenizer_source = tokenizer_directory(job_.settings);
   content.extra_files = results;
+  content.extra_files.insert(job_.tokenizer_files.begin(), job_.tokenizer_files.end());
   content.before_commit = [this] { faults_.hit("output.before_rename"); };
   std::string digest = checkpoint::write_model_directory(output(), content).sha256;
   faults_.hit("output.done");

@@ -22,7 +22,9 @@ class ModelDirectory : public ::testing::Test {
     std::filesystem::create_directory(output_);
   }
   ModelDirectoryContent content(float* values) {
-    return {{{"classifier.weight", {2}, values}}, "{\"a\": 1}\n", source_, {{"r.json", "[]"}}};
+    auto files = tokenizer_files(source_);
+    files["r.json"] = "[]";
+    return {{{"classifier.weight", {2}, values}}, "{\"a\": 1}\n", files};
   }
 
   tilewright::testing::TemporaryDirectory directory_;

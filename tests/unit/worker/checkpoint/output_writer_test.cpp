@@ -77,7 +77,7 @@ class OutputWriterTest : public ::testing::Test {
     return content;
   }
   ModelDirectoryContent model_of(const std::string& who) {
-    return {{{"classifier.weight", {2}, values_.data()}}, "{}\n", source_, {{"who", who}}};
+    return {{{"classifier.weight", {2}, values_.data()}}, "{}\n", {{"who", who}}};
   }
   std::string who(const std::string& directory) const {
     return testing::read_text(output_ / directory / "who");
@@ -85,7 +85,6 @@ class OutputWriterTest : public ::testing::Test {
 
   tilewright::testing::TemporaryDirectory directory_;
   std::filesystem::path output_ = directory_.path() / "output";
-  std::filesystem::path source_ = directory_.path();
   std::vector<float> values_ = {1, 2};
 };
 

@@ -1,9 +1,12 @@
 #include "worker/train/faults.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "common/base/clock.h"
 #include "tests/support/paths.h"
@@ -56,6 +59,23 @@ TEST(Faults, DelayTheProcessInARangeOfSteps) {
   duration(faults_at(kLong, 0, 1, 4));
   EXPECT_FALSE(Faults::parse("step.shard@3-x").ok());
   EXPECT_FALSE(Faults::parse("step.shard,delay=x").ok());
+}
+
+TEST(Faults, HoldTheProcessAtANamedPipe) {
+  const testing::TemporaryDirectory directory;
+  const std::string pipe = directory.path() / "pipe";
+  const std::string text = "step.begin,hold=" + pipe;
+  const Faults faults = faults_at(text.c_str(), 1, 1, 3);
+  faults.hit("step.begin");  // there is no pipe
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::atomic<bool> opened = false;
+  std::thread other([&] {
+    const std::ofstream writer(pipe);
+    opened = true;
+  });
+  faults.hit("step.begin");
+  EXPECT_TRUE(opened);
+  other.join();
 }
 
 TEST(Faults, HappenOnceIfTheFileExists) {

@@ -164,6 +164,16 @@ TEST_F(TrainerTest, TouchesItsMemoryBeforeItIsUsed) {
   EXPECT_GT(runtime::anonymous_rss() - before, buffers * 9 / 10);
 }
 
+TEST_F(TrainerTest, SavesTheTokenizerThatItStartedWith) {
+  const std::string vocabulary = testing::read_text(model_ / "vocab.txt");
+  const Process process(settings_of({"--save_strategy=steps", "--save_steps=3"}));
+  fs::remove(model_ / "vocab.txt");
+  process.trainer->train(*process.mesh, {});
+  process.trainer->write_model({});
+  EXPECT_EQ(testing::read_text(output_ / "checkpoint-3/vocab.txt"), vocabulary);
+  EXPECT_EQ(testing::read_text(output_ / "vocab.txt"), vocabulary);
+}
+
 // As of a model that was pre-trained only.
 TEST_F(TrainerTest, RefusesToEvaluateAHeadThatTheWeightsLack) {
   const fs::path path = model_ / "model.safetensors";

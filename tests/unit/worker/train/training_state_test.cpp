@@ -239,12 +239,12 @@ TEST_F(TrainingStateTest, DoesNotGoOnIfANewerProcessWrites) {
                  HasSubstr("a newer process of this job (epoch 2)"));
 }
 
-// Checkpoints in the background. A file of the tokenizer, which each one copies first, is a FIFO:
-// the background thread waits until the test writes to it.
+// Checkpoints in the background, whose thread waits at a named pipe before it writes one.
 class BackgroundCheckpointTest : public TrainingStateTest {
  protected:
   BackgroundCheckpointTest() {
     hold();
+    faults_ = Faults::parse("checkpoint.write,epoch=0,hold=" + pipe().string()).or_throw();
     restore();
     own_output(1);
     train_to(3);
@@ -255,27 +255,22 @@ class BackgroundCheckpointTest : public TrainingStateTest {
   }
   // No test that fails leaves a waiting thread.
   ~BackgroundCheckpointTest() override {
-    const int fifo = open(vocabulary().c_str(), O_RDWR | O_CLOEXEC);
-    fs::remove(vocabulary());
-    close(fifo);
+    const int writer = open(pipe().c_str(), O_RDWR | O_CLOEXEC);
+    fs::remove(pipe());
+    close(writer);
     state_.finish_checkpoint(kCheckpointTimeout);
   }
-  fs::path vocabulary() const { return model_dir_ / "vocab.txt"; }
-  // From now on readers of the file wait.
+  fs::path pipe() const { return directory_.path() / "hold"; }
+  // From now on the thread waits.
   void hold() const {
-    fs::remove(vocabulary());
-    EXPECT_EQ(mkfifo(vocabulary().c_str(), 0600), 0);
+    fs::remove(pipe());
+    EXPECT_EQ(mkfifo(pipe().c_str(), 0600), 0);
   }
-  // Waits for the reader and lets it continue; later readers wait for the next call if `again`.
+  // Waits for the thread and lets it continue; later it waits for the next call if `again`.
   void release(bool again = false) const {
-    std::ofstream fifo(vocabulary());
-    if (again) {
-      hold();
-    } else {
-      fs::remove(vocabulary());
-      std::ofstream(vocabulary()) << "[PAD]\n";
-    }
-    fifo << "[PAD]\n";
+    const std::ofstream writer(pipe());
+    fs::remove(pipe());
+    if (again) hold();
   }
   // All weights and moments.
   void set_state(float value) {
