@@ -6,6 +6,7 @@
 #include <set>
 
 #include "common/base/files.h"
+#include "common/base/printable.h"
 #include "common/contract/model_files.h"
 #include "worker/hub/client.h"
 #include "worker/hub/download.h"
@@ -43,8 +44,8 @@ std::set<std::string> shards_of(const fs::path& index) {
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string() || !is_file_name(file.get_ref<const std::string&>())) {
       throw Failure(ExitCode::kModel,
-                    fmt::format("{}: weight_map[\"{}\"] is no relative path of a file",
-                                index.string(), tensor));
+                    fmt::format("{}: weight_map[{}] is no relative path of a file", index.string(),
+                                quoted_excerpt(tensor)));
     }
     shards.insert(file.get<std::string>());
     if (shards.size() > kMaxWeightFiles) {

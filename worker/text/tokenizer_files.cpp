@@ -56,7 +56,8 @@ struct Document {
   [[noreturn]] void reject(std::string_view where, const Json& found, const char* expected) const {
     const std::string text = found.dump(-1, ' ', true, Json::error_handler_t::replace);
     fail(path, fmt::format("{} is {}, expected {}", where,
-                           found.is_null() ? "missing or null" : excerpt(text), expected));
+                           found.is_null() ? "missing or null" : excerpt(text),
+                           excerpt(expected, kLineExcerpt)));
   }
 
   bool boolean(std::string_view keys, bool default_value) const {
@@ -94,8 +95,8 @@ class DocumentReader final : public Json::json_sax_t {
     if (depth() == 1) section_ = key_;
     if (depth() == 2) field_ = key_;
     if (in_vocabulary() && !seen_.insert(key_).second) {
-      fail(document_.path,
-           fmt::format("model.vocab: found \"{}\" twice, expected distinct entries", key_));
+      fail(document_.path, fmt::format("model.vocab: found {} twice, expected distinct entries",
+                                       quoted_excerpt(key_)));
     }
     return true;
   }
@@ -207,11 +208,12 @@ void read_vocabulary(const Document& document, TokenizerSpec& spec) {
   for (const auto& entry : document.vocabulary) {
     const std::string& token = entry.first;
     const std::int32_t id = read_id(
-        document, [&] { return fmt::format("model.vocab[\"{}\"]", token); }, entry.second);
+        document, [&] { return fmt::format("model.vocab[{}]", quoted_excerpt(token)); },
+        entry.second);
     if (!taken.insert(id).second) {
-      fail(document.path, fmt::format("model.vocab: found id {} for \"{}\" and another entry, "
+      fail(document.path, fmt::format("model.vocab: found id {} for {} and another entry, "
                                       "expected distinct ids",
-                                      id, token));
+                                      id, quoted_excerpt(token)));
     }
     spec.vocabulary.emplace_back(token, id);
   }
@@ -263,8 +265,8 @@ void read_tokens_beyond_vocab_txt(const Document& config, const fs::path& model_
       const bool digits = !key.empty() && key.size() <= 8 &&
                           key.find_first_not_of("0123456789") == std::string::npos;
       const Json id = digits ? Json(std::stoll(key)) : Json(key);
-      spec.added_tokens.push_back(
-          read_added_token(config, fmt::format("{}[\"{}\"]", kDecoder, key), token, id));
+      spec.added_tokens.push_back(read_added_token(
+          config, fmt::format("{}[{}]", kDecoder, quoted_excerpt(key)), token, id));
     }
     return;
   }
@@ -274,7 +276,7 @@ void read_tokens_beyond_vocab_txt(const Document& config, const fs::path& model_
   const Document document = read_json(path);
   check(document, "the document", document.root);
   for (const auto& [content, id] : document.root.items()) {
-    const auto where = [&, &token = content] { return fmt::format("\"{}\"", token); };
+    const auto where = [&, &token = content] { return quoted_excerpt(token); };
     if (content.empty()) document.reject("a token", content, "a non-empty string");
     spec.added_tokens.push_back(
         {.id = read_id(document, where, id), .content = content, .normalized = true});
@@ -385,8 +387,8 @@ void read_vocab_txt(const fs::path& path, TokenizerSpec& spec) {
     if (token.empty()) continue;  // an empty line has an id, but no word matches it
     const auto [first, fresh] = lines.emplace(token, line);
     if (!fresh) {
-      fail(path, fmt::format("line {}: found \"{}\" as on line {}, expected distinct entries", line,
-                             token, first->second));
+      fail(path, fmt::format("line {}: found {} as on line {}, expected distinct entries", line,
+                             quoted_excerpt(token), first->second));
     }
     if (line > kMaxVocabularyEntries) break;
     spec.vocabulary.emplace_back(token, static_cast<std::int32_t>(line - 1));
@@ -476,8 +478,8 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
                   find(names.mask)};
   for (const std::string* name : {&names.unk, &names.cls, &names.sep, &names.pad}) {
     if (find(*name) < 0) {
-      fail(source,
-           fmt::format("the special token {} is missing; expected it in the vocabulary", *name));
+      fail(source, fmt::format("the special token {} is missing; expected it in the vocabulary",
+                               excerpt(*name)));
     }
   }
   if (!from_json) {

@@ -58,7 +58,7 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
     rows.fail("the label is missing, expected one in each row");
   }
   if (value.kind == ValueKind::kOther) {
-    rows.fail(fmt::format("the label is {}, expected a string or a number", value.text));
+    rows.fail(fmt::format("the label is {}, expected a string or a number", excerpt(value.text)));
   }
   const std::string_view type = json_type(value.kind);
   if (type_.empty()) type_ = type;

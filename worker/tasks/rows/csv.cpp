@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/base/printable.h"
 #include "common/base/strings.h"
 #include "worker/tasks/rows/text_file.h"
 
@@ -75,9 +76,11 @@ bool CsvRows::next_fields() {
     }
     if (content_[at_] != ',') {
       fail(
-          fmt::format("found \"{}\" after a closing quote in line {}, expected a comma or the end "
+          fmt::format("found {} after a closing quote in line {}, expected a comma or the end "
                       "of the line; a quote within a quoted field is written twice",
-                      content_[at_], line_));
+                      quoted_excerpt(content_.substr(
+                          at_, utf8_sequence_length(std::string_view(content_).substr(at_)))),
+                      line_));
     }
     ++at_;
   }

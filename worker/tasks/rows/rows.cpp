@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <ranges>
 #include <system_error>
 
 #include "common/base/printable.h"

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "common/base/check.h"
+#include "common/base/printable.h"
 #include "common/base/result.h"
 #include "worker/tasks/squad/python_text.h"
 #include "worker/text/utf8.h"
@@ -155,9 +156,9 @@ Metrics score_v1(const Examples& examples, std::span<const std::string> predicti
     const Question& question = examples.questions[i];
     if (question.answers.empty()) {
       throw Failure(ExitCode::kData,
-                    fmt::format("question \"{}\" has no answers, expected at least one; "
+                    fmt::format("question {} has no answers, expected at least one; "
                                 "--version_2_with_negative accepts questions without",
-                                question.id));
+                                quoted_excerpt(question.id)));
     }
     const std::vector<std::string> predicted = normalised_words(predictions[i]);
     double exact = 0;

@@ -215,6 +215,23 @@ TEST(ListNames, ShortensNamesAndTheirList) {
   EXPECT_THAT(list_names(names, "or"), EndsWith("\"c\" or 2 others"));
 }
 
+TEST(Rows, AMissingColumnIsNamedWithShortAndPrintableNames) {
+  using namespace std::string_literals;
+  const DataFolder folder;
+  folder.write("a.csv", "a\0b,"s + std::string(100'000, 'c') + ",d\n1,2,3\n");
+  const auto rows = open_rows((folder.path() / "a.csv").string());
+  try {
+    rows->column("wanted", "; advice");
+    ADD_FAILURE() << "was found";
+  } catch (const Failure& failure) {
+    EXPECT_THAT(failure.what(),
+                EndsWith("a.csv: the column \"wanted\" is missing, found \"a\\x00b\", \"" +
+                         std::string(100, 'c') + "...\", \"d\"; advice"));
+  }
+  EXPECT_THAT(refusal("b.csv", "a,b\n\"x\"\0,1\n"s),
+              StartsWith("b.csv:2: found \"\\x00\" after a closing quote in line 2, expected "));
+}
+
 TEST(Rows, PipesAreRefused) {
   const DataFolder folder;
   for (const char* file : {"a.csv", "a.tsv", "a.jsonl"}) {

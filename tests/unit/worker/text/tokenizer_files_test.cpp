@@ -15,6 +15,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
@@ -235,6 +236,29 @@ TEST(TokenizerFiles, RefusesDuplicateEntriesInTokenizerJson) {
   directory.write("tokenizer.json",
                   R"({"model": {"type": "WordPiece", "vocab": {"a": 1, "a": 2}}})");
   EXPECT_THAT(failure_of(directory.path()), HasSubstr("model.vocab: found \"a\" twice"));
+}
+
+TEST(TokenizerFiles, ShowsShortAndPrintableTokens) {
+  using namespace std::string_literals;
+  const ModelDirectory directory;
+  const std::string token = "a\0"s + std::string(100'000, 'b');
+  const std::string shown = "\"a\\x00" + std::string(98, 'b') + "...\"";
+  const std::string start = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n";
+  directory.write("vocab.txt", start + token + "\n" + token + "\n");
+  EXPECT_THAT(failure_of(directory.path()),
+              EndsWith("line 6: found " + shown + " as on line 5, expected distinct entries"));
+  directory.write("vocab.txt", start);
+  directory.write("added_tokens.json", Json({{token, -1}}).dump());
+  EXPECT_THAT(failure_of(directory.path()),
+              HasSubstr("added_tokens.json: " + shown + " is -1, expected an integer"));
+  directory.write("added_tokens.json", "{}");
+  directory.write("tokenizer_config.json", Json({{"cls_token", token}}).dump());
+  EXPECT_THAT(failure_of(directory.path()),
+              HasSubstr("the special token " + shown.substr(1, shown.size() - 2) + " is missing"));
+  EXPECT_THAT(failure_of_json([&](Json& root) { root["model"]["vocab"][token] = -1; }),
+              HasSubstr("model.vocab[" + shown + "] is -1, expected an integer"));
+  EXPECT_THAT(failure_of_json([&](Json& root) { root["model"]["vocab"][token] = 7; }),
+              HasSubstr("model.vocab: found id 7 for "));
 }
 
 TEST(TokenizerFiles, RefusesInvalidJsonAndNamesTheByte) {
