@@ -1,6 +1,7 @@
 #include "common/cli/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +12,7 @@
 
 #include "common/base/exit_codes.h"
 #include "common/base/files.h"
+#include "common/base/printable.h"
 #include "common/contract/nearest.h"
 
 namespace tilewright {
@@ -33,28 +35,36 @@ std::string unknown_flag(const std::string& argument, const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
   }
-  return fmt::format("{}: unknown flag{}", flag, did_you_mean(flag, known));
+  return fmt::format("{}: unknown flag{}", excerpt(flag), did_you_mean(flag, known));
 }
 
-std::string unknown_command(const std::string& argument, const CLI::App& command) {
-  std::vector<std::string> known;
+std::vector<std::string> command_names(const CLI::App& command) {
+  std::vector<std::string> names;
   for (const CLI::App* sub : command.get_subcommands([](const CLI::App* each) {
          return !each->get_group().empty();  // an empty group hides the command from --help
        })) {
-    known.push_back(sub->get_name());
+    names.push_back(sub->get_name());
   }
-  return fmt::format("{}: unknown command{}", argument, did_you_mean(argument, known));
+  return names;
+}
+
+bool lacks_command(const CLI::App& command) {
+  return command.get_require_subcommand_min() > 0 && command.get_subcommands().empty();
+}
+
+std::vector<std::string> remaining_words(const CLI::App& command) {
+  if (command.get_allow_extras()) return {};
+  std::vector<std::string> left = command.remaining();
+  std::erase(left, "--");
+  return left;
 }
 
 // The first argument that `command` does not know, as an error message; empty: none.
 std::string unknown_argument(const CLI::App& command) {
-  if (command.get_allow_extras()) return "";
-  std::vector<std::string> left = command.remaining();
-  std::erase(left, "--");
-  const bool lacks_command =
-      command.get_require_subcommand_min() > 0 && command.get_subcommands().empty();
-  if (lacks_command && !left.empty() && !is_flag(left.front())) {
-    return unknown_command(left.front(), command);
+  const std::vector<std::string> left = remaining_words(command);
+  if (lacks_command(command) && !left.empty() && !is_flag(left.front())) {
+    return fmt::format("{}: unknown command{}", excerpt(left.front()),
+                       did_you_mean(left.front(), command_names(command)));
   }
   const auto flag = std::ranges::find_if(left, is_flag);
   return flag == left.end() ? "" : unknown_flag(*flag, command);
@@ -74,6 +84,16 @@ std::string describe_unknown_argument(const CLI::App& app) {
   for (std::size_t i = commands.size(); i-- > 0;) {
     const std::string found = unknown_argument(*commands[i]);
     if (!found.empty()) return fmt::format("{}: {}", names[i], found);
+  }
+  if (lacks_command(*commands.back())) {
+    return fmt::format("{}: found no command, expected one of {}", names.back(),
+                       fmt::join(command_names(*commands.back()), ", "));
+  }
+  for (const CLI::App* command : commands) {
+    const std::vector<std::string> left = remaining_words(*command);
+    if (left.empty()) continue;
+    return fmt::format("{}: found the argument {}, expected no further one", names.back(),
+                       quoted_excerpt(left.front()));
   }
   return "";
 }

@@ -19,7 +19,7 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const
 int finish_output(std::string_view program, int exit_code);
 
 // After a failed parse: "PROGRAM COMMAND: --flag: unknown flag; did you mean --other?", or the same
-// for an unknown command; empty if the error is another one.
+// for an unknown or missing command or an argument too many; empty if the error is another one.
 std::string describe_unknown_argument(const CLI::App& app);
 
 }  // namespace tilewright

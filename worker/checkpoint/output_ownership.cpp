@@ -193,7 +193,7 @@ void require_usable_output_dir(const fs::path& output_dir) {
     if (!error) {
       refuse(parent, fmt::format("is a symbolic link to {}, which does not exist, expected a "
                                  "directory",
-                                 target.string()));
+                                 excerpt(target.string())));
     }
     parent = parent.parent_path();
   }

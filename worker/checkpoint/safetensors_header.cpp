@@ -55,7 +55,9 @@ class HeaderParser {
 
   Tensors parse() {
     const Json json = parse_json(header_text());
-    if (!json.is_object()) fail("the header is not a JSON object");
+    if (!json.is_object()) {
+      fail(fmt::format("the header is a JSON {}, expected an object of tensors", json.type_name()));
+    }
     Tensors tensors;
     for (const auto& [name, value] : json.items()) {
       if (name == "__metadata__") {
@@ -106,9 +108,12 @@ class HeaderParser {
     if (!events.problem().empty()) fail(events.problem());
     try {
       return Json::parse(text);
-    } catch (const Json::exception& error) {
-      fail(fmt::format("the header is not valid JSON: {}",
-                       quoted_excerpt(error.what(), kLineExcerpt)));
+    } catch (const Json::parse_error& error) {
+      fail(fmt::format(
+          "the header is not valid JSON at byte {} of it, expected an object of tensors",
+          error.byte));
+    } catch (const Json::exception&) {
+      fail("the header has a number out of range");
     }
   }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <ranges>
 #include <system_error>
 
 #include "common/base/printable.h"

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cmath>
 #include <memory>
-#include <ranges>
 #include <utility>
 
 #include "common/base/check.h"

@@ -85,8 +85,20 @@ TEST(CommandLine, NamesAnUnknownCommand) {
   EXPECT_THAT(Program().error_of({"hiden"}), StartsWith("program: hiden: unknown command\n"));
 }
 
+TEST(CommandLine, ListsTheCommandsIfThereIsNone) {
+  EXPECT_THAT(Program().error_of({}),
+              StartsWith("program: found no command, expected one of agent, bench, train\n"));
+  EXPECT_THAT(Program().error_of({"bench"}),
+              StartsWith("program bench: found no command, expected one of step\n"));
+}
+
+TEST(CommandLine, NamesTheCommandAndTheArgumentThatItDoesNotTake) {
+  EXPECT_THAT(
+      Program().error_of({"bench", "step", "--seq", "3", "x", "y"}),
+      StartsWith("program bench step: found the argument \"x\", expected no further one\n"));
+}
+
 TEST(CommandLine, ReportsOtherErrorsAsBefore) {
-  EXPECT_THAT(Program().error_of({}), HasSubstr("A subcommand is required"));
   EXPECT_THAT(Program().error_of({"agent"}), HasSubstr("command is required"));
   EXPECT_THAT(Program().error_of({"bench", "step", "--seq", "many"}), HasSubstr("--seq"));
 }

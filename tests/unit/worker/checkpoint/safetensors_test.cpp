@@ -158,9 +158,11 @@ TEST_F(Safetensors, RefusesAHeaderLongerThanTheFileOrTheLimit) {
 }
 
 TEST_F(Safetensors, RefusesAHeaderThatIsNotAnObjectOfTensors) {
-  expect_header_refused("", "not valid JSON");
-  expect_header_refused("{\"a\":", "not valid JSON");
-  expect_header_refused("[]", "not a JSON object");
+  expect_header_refused("", "the header is not valid JSON at byte");
+  expect_header_refused(
+      "{\"a\"}", "the header is not valid JSON at byte 5 of it, expected an object of tensors");
+  expect_header_refused(R"({"a":1e999})", "the header has a number out of range");
+  expect_header_refused("[]", "the header is a JSON array, expected an object of tensors");
   expect_header_refused(R"({"a":1})", "tensor \"a\": the description is not an object");
   expect_header_refused(R"({"a":[[[[]]]]})", "nests deeper");
   expect_header_refused(R"({"__metadata__":{"format":1}})", "the value of \"format\"");
