@@ -164,11 +164,12 @@ TEST_F(Edges, ASavedModelNamesItsTask) {
 
 // The first row alone has the label of most training rows.
 TEST_F(Edges, BaselinesAreThoseOfTheRowsThatAreEvaluated) {
+  ASSERT_EQ(run(std::string(kTrain) + "--task_name mrpc --output_dir /tmp/trained"), 0) << output_;
   const std::string header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n";
   write("data/train.tsv", header + "1\t1\t2\tOne.\tOne.\n1\t1\t2\tTwo.\tTwo.\n");
   write("data/dev.tsv", header + "1\t1\t2\tOne.\tOne.\n0\t1\t2\tOne.\tTwo.\n");
   const std::string flags =
-      "--model_name_or_path bert-base-cased --task_name mrpc --data_dir /tmp/data --do_eval ";
+      "--model_name_or_path trained --task_name mrpc --data_dir /tmp/data --do_eval ";
   ASSERT_EQ(run(flags), 0) << output_;
   EXPECT_THAT(output_, HasSubstr("baselines: majority accuracy 0.5000"));
   ASSERT_EQ(run(flags + "--max_eval_samples 1"), 0) << output_;
