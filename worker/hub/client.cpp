@@ -84,14 +84,8 @@ void HubClient::reject(const Repository& repository, const HttpResponse& respons
                                 : fmt::format("answered {} {}", response.head.status, what)));
 }
 
-// Messages quote what the server sends. A redirect is followed as it is.
-void HubClient::redact_token(HttpResponse& response) const {
-  const std::span<const std::string> secrets(&options_.token, 1);
-  response.reason = redact(std::move(response.reason), secrets);
-  response.body = redact(std::move(response.body), secrets);
-  for (auto& [name, value] : response.head.fields) {
-    if (name != "location") value = redact(std::move(value), secrets);
-  }
+std::string HubClient::without_token(std::string text) const {
+  return redact(std::move(text), {&options_.token, 1});
 }
 
 HttpResponse HubClient::follow(const Repository& repository, HttpRequest request, Until until) {
@@ -100,7 +94,7 @@ HttpResponse HubClient::follow(const Repository& repository, HttpRequest request
   for (int redirects = 0; redirects <= kMaxRedirects; ++redirects) {
     request.token = origin_of(request.url) == origin_ ? options_.token : "";
     HttpResponse response = http_.send(request);
-    redact_token(response);
+    response.reason = without_token(std::move(response.reason));
     // The last hop may be a storage server, which knows no commit.
     if (commit.empty()) commit = response.head.field("x-repo-commit");
     if (!commit.empty()) response.head.fields["x-repo-commit"] = commit;
@@ -111,9 +105,9 @@ HttpResponse HubClient::follow(const Repository& repository, HttpRequest request
     const std::string& location = response.head.field("location");
     const auto next = resolve_location(request.url, location);
     if (!next) {
-      const std::string shown = redact(redact_url(location), {&options_.token, 1});
       reject(repository, response,
-             fmt::format("with the redirect {}", quoted_excerpt(shown, kLineExcerpt)));
+             fmt::format("with the redirect {}",
+                         quoted_excerpt(without_token(redact_url(location)), kLineExcerpt)));
     }
     if (request.url.starts_with("https:") && !next->starts_with("https:")) {
       reject(repository, response,
@@ -207,7 +201,8 @@ bool HubClient::wait_to_retry(const Repository& repository, const HttpResponse& 
                     options_.endpoint, status, error == "GatedRepo" ? ", gated" : "",
                     error == "GatedRepo" ? "accept the conditions on its page, and " : "", token));
   }
-  reject(repository, response, excerpt(response.head.field("x-error-message"), kLineExcerpt));
+  reject(repository, response,
+         excerpt(without_token(response.head.field("x-error-message")), kLineExcerpt));
 }
 
 void HubClient::pause(Duration duration) const {
@@ -236,7 +231,7 @@ RemoteFile HubClient::head(const Repository& repository, const std::string& revi
   if (!remote.commit.empty() && !is_commit(remote.commit)) {
     reject(repository, response,
            fmt::format("with the commit {}, expected 40 hexadecimal digits",
-                       quoted_excerpt(remote.commit)));
+                       quoted_excerpt(without_token(remote.commit))));
   }
   if (is_missing_file(response)) return remote;
   const std::string& linked = head.field("x-linked-etag");
@@ -246,7 +241,8 @@ RemoteFile HubClient::head(const Repository& repository, const std::string& revi
   if (remote.commit.empty() || !is_etag(remote.etag) || !size) {
     reject(repository, response,
            fmt::format("for {} with the commit {}, the ETag {} and {}, expected all three", file,
-                       quoted_excerpt(remote.commit), quoted_excerpt(remote.etag),
+                       quoted_excerpt(without_token(remote.commit)),
+                       quoted_excerpt(without_token(remote.etag)),
                        size ? fmt::format("the size {}", *size) : "no size"));
   }
   remote.size = *size;
@@ -262,7 +258,7 @@ nlohmann::json HubClient::info(const Repository& repository, const std::string& 
   if (!answer.is_object()) {
     reject(repository, response,
            fmt::format("with {}, expected a JSON object",
-                       quoted_excerpt(response.body, kLineExcerpt)));
+                       quoted_excerpt(without_token(response.body), kLineExcerpt)));
   }
   return answer;
 }
@@ -282,11 +278,12 @@ void HubClient::download(const Repository& repository, const std::string& commit
         if (head.status == 206 && range_start(head) != sink.received()) {
           const std::uint64_t asked = sink.received();
           sink.restart();
-          throw Failure(ExitCode::kHubUnavailable,
-                        fmt::format("{}: {} sends \"Content-Range: {}\" for {}, expected the bytes "
-                                    "from {}",
-                                    repository.description(), options_.endpoint,
-                                    excerpt(head.field("content-range")), file, asked));
+          throw Failure(
+              ExitCode::kHubUnavailable,
+              fmt::format("{}: {} sends \"Content-Range: {}\" for {}, expected the bytes "
+                          "from {}",
+                          repository.description(), options_.endpoint,
+                          excerpt(without_token(head.field("content-range"))), file, asked));
         }
       }
       if (bytes.size() > size - sink.received()) {

@@ -53,7 +53,8 @@ class HubClient {
   // Where redirects of a HEAD request end: at the response that describes the file.
   enum class Until { kDescribed, kEnd };
 
-  void redact_token(HttpResponse& response) const;
+  // For text that the server has sent, before a message shows it.
+  std::string without_token(std::string text) const;
   HttpResponse follow(const Repository& repository, HttpRequest request, Until until);
   HttpResponse send_with_retries(const Repository& repository, const HttpRequest& request,
                                  Until until);

@@ -167,6 +167,15 @@ TEST_F(Download, HidesATokenThatTheHubRepeats) {
               AllOf(HasSubstr("answered 400 mmm"), HasSubstr("m***"), Not(HasSubstr("hf_"))));
 }
 
+// Hidden in messages only: it may be part of what the hub says.
+TEST_F(Download, WorksWithATokenThatIsPartOfACommitAndOfFileNames) {
+  for (const char* token : {"config", "0", "e"}) {
+    fs::remove_all(options_.cache_dir);
+    options_.token = token;
+    expect_weights();
+  }
+}
+
 TEST_F(Download, HidesATokenInARedirect) {
   options_.token = "hf_s3cret";
   server_.add_fault({.kind = Fault::kStatus,
