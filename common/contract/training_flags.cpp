@@ -88,18 +88,12 @@ std::string describe_range(const TrainingFlag& flag, std::string_view noun) {
          (flag.counts_steps ? ", or a fraction below 1 of all steps" : "");
 }
 
-// Values just below a maximum can be the maximum as a float.
-double stored_value(const TrainingFlag& flag, double value) {
-  const bool is_float = std::holds_alternative<float TrainingSettings::*>(flag.member);
-  return is_float ? static_cast<double>(static_cast<float>(value)) : value;
-}
-
 bool in_range(const TrainingFlag& flag, double value) {
   if (flag.allows_minus_one && value == -1) return true;
   if (flag.counts_steps && value > 0 && value < 1) return true;
   if (flag.counts_steps && value != std::floor(value)) return false;
-  return value >= flag.minimum && (flag.exclusive_maximum ? stored_value(flag, value) < flag.maximum
-                                                          : value <= flag.maximum);
+  return value >= flag.minimum &&
+         (flag.exclusive_maximum ? value < flag.maximum : value <= flag.maximum);
 }
 
 // As Python's int() and float(), without underscores and other digits than those of ASCII.
@@ -113,15 +107,12 @@ bool parse_number(std::string_view text, Number& number) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-// What describe_expected() leaves out because it rarely matters: a maximum of kNoMaximum, and the
-// rounding to a float.
+// A maximum of kNoMaximum, which describe_expected() leaves out because it rarely matters.
 std::string describe_rare_limit(const TrainingFlag& flag, std::string_view value) {
   double number = 0;
-  if (!parse_number(value, number)) return "";
-  if (flag.maximum >= kNoMaximum && number > flag.maximum) {
-    return fmt::format(", at most {}", flag.maximum);
-  }
-  return number < flag.maximum && stored_value(flag, number) >= flag.maximum ? " in fp32" : "";
+  const bool is_beyond =
+      parse_number(value, number) && flag.maximum >= kNoMaximum && number > flag.maximum;
+  return is_beyond ? fmt::format(", at most {}", flag.maximum) : "";
 }
 
 Error unexpected(const TrainingFlag& flag, std::string_view value) {
@@ -142,10 +133,14 @@ void assign(TrainingSettings& settings, const TrainingFlag& flag, const std::str
           } else if constexpr (std::is_same_v<Value, bool>) {
             target = normal == "true";
           } else if constexpr (std::is_same_v<Value, float>) {
-            // Parses a double and rounds it to the nearest float.
+            // Parses a double and rounds it to the nearest float in the range: 0.9999999999 to the
+            // one below 1.
             double number = 0;
             TW_CHECK(parse_number(std::string_view(normal), number), "--{}={}", flag.name, normal);
             target = static_cast<float>(number);
+            if (flag.exclusive_maximum && target >= flag.maximum) {
+              target = std::nextafter(static_cast<float>(flag.maximum), 0.0f);
+            }
           } else {
             TW_CHECK(parse_number(std::string_view(normal), target), "--{}={}", flag.name, normal);
           }
