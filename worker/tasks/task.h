@@ -7,6 +7,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "worker/tasks/dataset.h"
@@ -26,10 +27,16 @@ struct DataPart {
 
 struct ReadOptions {
   std::filesystem::path data_dir;    // holds the files that file_name names
-  std::size_t max_seq_length = 128;  // tokens with [CLS] and [SEP]; at least 3, for answers 4
+  std::size_t max_seq_length = 128;  // at least Task::least_length().tokens
   std::size_t max_samples = 0;       // read the first N rows only; 0: all
   QuestionAnsweringOptions question_answering = {};
   runtime::ThreadPool* pool = nullptr;  // converts text to tokens; null: this thread
+};
+
+// The least --max_seq_length of a task.
+struct LeastLength {
+  std::size_t tokens;
+  std::string_view use;  // what takes them, for messages: "[CLS] and two [SEP]"
 };
 
 // The metrics of a rule without a model on the dev split.
@@ -58,6 +65,8 @@ class Task {
   virtual nn::Head head() const { return nn::Head::kClassification; }
   // Outputs of the model's head per row of logits; 1 for a regression, 2 for question answering.
   virtual int num_labels() const = 0;
+
+  virtual LeastLength least_length() const { return {3, "[CLS] and two [SEP]"}; }
 
   virtual std::size_t parts(Split) const { return 1; }
   // Distinguishes the parts of a split in the names of metrics and files: "" or "mm".

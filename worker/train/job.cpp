@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "common/base/random.h"
 #include "common/base/sha256.h"
@@ -30,15 +31,14 @@ void check_metric_of_own_files(const Settings& settings, nn::Head head) {
 
 // The flag allows no smaller value, so the limit is that of the model or its tokenizer.
 void check_max_seq_length(const Job& job) {
-  const bool answers = job.task->head() == nn::Head::kQuestionAnswering;
-  const std::int64_t least = answers ? 4 : 3;
-  if (job.settings.max_seq_length >= least) return;
+  const tasks::LeastLength least = job.task->least_length();
+  if (std::cmp_greater_equal(job.settings.max_seq_length, least.tokens)) return;
   throw Failure(ExitCode::kModel,
                 fmt::format("{}: the smaller of max_position_embeddings in config.json and "
                             "model_max_length in tokenizer_config.json is {}, expected at least {} "
-                            "for [CLS]{} two [SEP]{}",
-                            tokenizer_directory(job.settings), job.settings.max_seq_length, least,
-                            answers ? "," : " and", answers ? " and a token of the context" : ""));
+                            "for {}",
+                            tokenizer_directory(job.settings), job.settings.max_seq_length,
+                            least.tokens, least.use));
 }
 
 // Checks all tensors before the output directory is touched; reading them later cannot fail.

@@ -74,7 +74,8 @@ SentenceTask::SentenceTask(std::string name, std::vector<std::string> label_name
 
 Dataset SentenceTask::read(const DataPart& part, const text::Tokenizer& tokenizer,
                            const ReadOptions& options) const {
-  TW_CHECK(options.max_seq_length >= 3, "max_seq_length is {}", options.max_seq_length);
+  TW_CHECK(options.max_seq_length >= least_length().tokens, "max_seq_length is {}",
+           options.max_seq_length);
   Examples examples = read_examples(part, options.data_dir, options.max_samples);
   DatasetLists lists;
   lists.append_all(examples.rows.size(), options.pool, [&](std::size_t i) {

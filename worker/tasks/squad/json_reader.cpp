@@ -1,7 +1,6 @@
 #include "worker/tasks/squad/json_reader.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 
 #include "common/base/printable.h"
 #include "common/base/result.h"
+#include "worker/tasks/rows/rows.h"
 #include "worker/tasks/rows/text_file.h"
 #include "worker/text/utf8.h"
 
@@ -38,15 +38,10 @@ std::size_t line_of(std::string_view content, std::size_t byte) {
 
 // The members of an object, for messages.
 std::string list_members(const Json& object) {
-  constexpr std::size_t kListed = 10;
+  if (object.empty()) return "no members";
   std::vector<std::string> names;
-  for (const auto& [name, ignored] : object.items()) {
-    if (names.size() == kListed) break;
-    names.push_back(quoted_excerpt(name));
-  }
-  if (names.empty()) return "no members";
-  return fmt::format("{}{}", fmt::join(names, ", "),
-                     names.size() < object.size() ? " and others" : "");
+  for (const auto& [name, ignored] : object.items()) names.push_back(name);
+  return list_names(names, "and");
 }
 
 // A list whose elements were read and dropped.

@@ -31,6 +31,9 @@ class SquadTask : public Task {
   const std::string& name() const override { return name_; }
   const std::vector<std::string>& label_names() const override { return label_names_; }
   nn::Head head() const override { return nn::Head::kQuestionAnswering; }
+  LeastLength least_length() const override {
+    return {4, "[CLS], two [SEP] and a token of the context"};
+  }
   int num_labels() const override { return 2; }
 
   std::string file_name(const DataPart& part) const override {
