@@ -13,6 +13,7 @@
 #include "worker/collectives/exchange.h"
 #include "worker/train/collective_limits.h"
 #include "worker/train/memory_plan.h"
+#include "worker/train/micro_batches.h"
 
 namespace tilewright::train {
 namespace {
@@ -102,10 +103,6 @@ double loss_of(const tasks::Task& task, const tasks::Dataset& data, std::size_t 
 
 }  // namespace
 
-collectives::Range evaluation_range(int rank, int world, std::int64_t examples) {
-  return {examples * rank / world, examples * (rank + 1) / world};
-}
-
 EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
                        const std::vector<float>& logits, double label_smoothing) {
   const tasks::Dataset& data = set.data;
@@ -175,7 +172,7 @@ EvaluationResult Evaluator<Activation>::evaluate(collectives::Mesh& mesh, const 
   const MonotonicTime begin = monotonic_now();
   const auto examples = static_cast<std::int64_t>(set.data.size());
   const std::vector<float> own =
-      compute_logits(set.data, evaluation_range(mesh.rank(), mesh.world(), examples), before_batch);
+      compute_logits(set.data, equal_share(mesh.rank(), mesh.world(), examples), before_batch);
   const std::vector<float> logits =
       gather_logits(mesh, own, collective_deadline(begin, monotonic_now()));
   EvaluationResult result;

@@ -26,9 +26,6 @@ struct EvaluationResult {
   std::map<std::string, std::string> prediction_files = {};  // name -> content; rank 0 only
 };
 
-// The examples that a rank evaluates: consecutive, sizes differing by at most one.
-collectives::Range evaluation_range(int rank, int world, std::int64_t examples);
-
 // `logits`: [rows, labels] as in Task::score(). Without labels the result has only the predictions
 // and the number of examples. `label_smoothing`: in the loss of a classification, as in training.
 // Leaves `seconds` at 0. Throws Failure(kPeerLost) if the number of logits is wrong.

@@ -21,10 +21,6 @@ Group make_group(const Subtree& subtree, int shards, std::int64_t examples) {
   return group;
 }
 
-Range plain_examples(int rank, int world, std::int64_t examples) {
-  return {examples * rank / world, examples * (rank + 1) / world};
-}
-
 void halve(const Subtree& subtree, int shards, std::int64_t examples, std::int64_t max_examples,
            MicroBatchPlan& plan) {
   if (subtree.size == 1 || examples_of(subtree, shards, examples).size() <= max_examples) {
@@ -37,6 +33,10 @@ void halve(const Subtree& subtree, int shards, std::int64_t examples, std::int64
 }
 
 }  // namespace
+
+Range equal_share(int rank, int world, std::int64_t examples) {
+  return {examples * rank / world, examples * (rank + 1) / world};
+}
 
 std::vector<Subtree> MicroBatchPlan::subtrees() const {
   std::vector<Subtree> all;
@@ -77,7 +77,7 @@ MicroBatchPlan plan_micro_batches(Range own, int shards, std::int64_t examples,
 
 MicroBatchPlan plan_plain_micro_batches(int rank, int world, std::int64_t examples,
                                         std::int64_t max_examples) {
-  const auto [begin, end] = plain_examples(rank, world, examples);
+  const auto [begin, end] = equal_share(rank, world, examples);
   const std::int64_t count = end - begin;
   const auto needed = static_cast<std::uint64_t>((count + max_examples - 1) / max_examples);
   const auto micro_batches =
@@ -107,7 +107,7 @@ MicroBatchPlan plan_step(const Settings& settings, std::span<const Range> split,
 
 Range examples_of_rank(const Settings& settings, std::span<const Range> split, int rank,
                        std::int64_t examples) {
-  if (!settings.exact) return plain_examples(rank, static_cast<int>(split.size()), examples);
+  if (!settings.exact) return equal_share(rank, static_cast<int>(split.size()), examples);
   const Range& own = split[static_cast<std::size_t>(rank)];
   if (own.size() == 0) return {};
   const int shards = static_cast<int>(settings.virtual_shards);

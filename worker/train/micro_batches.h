@@ -13,6 +13,9 @@ namespace tilewright::train {
 using collectives::Range;
 using collectives::Subtree;
 
+// The examples of a rank where shards do not matter: consecutive, sizes differing by at most one.
+Range equal_share(int rank, int world, std::int64_t examples);
+
 // A subtree of shards, and for each of its shards the range of examples in the global batch.
 struct Group {
   Subtree subtree;

@@ -121,9 +121,14 @@ Sentences sentences_of(const Line& line, const TaskDescription* task) {
         "found a question, expected a sentence: the model in --model_name_or_path is a classifier");
   }
   const std::optional<std::string> single = line.text("sentence");
+  for (const char* const other : {"sentence1", "sentence2"}) {
+    if (single && line.contains(other)) {
+      line.fail(fmt::format("found both sentence and {}, {}", other, kSentences));
+    }
+  }
   const std::optional<std::string> first = single ? single : line.text("sentence1");
   if (!first) line.fail(fmt::format("found neither sentence nor sentence1, {}", kSentences));
-  Sentences sentences{*first, single ? std::nullopt : line.text("sentence2")};
+  Sentences sentences{*first, line.text("sentence2")};
   const bool is_pair = sentences.second.has_value();
   if (task != nullptr && is_pair != (task->sentences.size() == 2)) {
     line.fail(fmt::format("found {}, expected {}: the model's task {} takes {}",

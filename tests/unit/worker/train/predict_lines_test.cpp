@@ -98,6 +98,10 @@ TEST_F(PredictLines, NamesTheLineOfBadInput) {
   EXPECT_THAT(refusal("\n[1]"), StartsWith("in.jsonl:2: found array, expected {"));
   EXPECT_THAT(refusal("{\"text\": \"a\"}"),
               StartsWith("in.jsonl:1: found neither sentence nor sentence1, expected {"));
+  for (const std::string other : {"sentence1", "sentence2"}) {
+    EXPECT_THAT(refusal(R"({"sentence": "a cat", ")" + other + R"(": "the cat"})"),
+                StartsWith("in.jsonl:1: found both sentence and " + other + ", expected {"));
+  }
   EXPECT_EQ(refusal("{\"sentence\": 7}"),
             "in.jsonl:1: found number as \"sentence\", expected a string");
   EXPECT_THAT(refusal("{\"question\": \"who\", \"context\": \"a cat\"}"),
