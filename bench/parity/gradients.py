@@ -43,6 +43,7 @@ MODELS = {
     "bert-large": ("bert", BERT_LARGE, TRUE_LENGTHS),
     "distilbert": ("distilbert", {}, TRUE_LENGTHS),
 }
+SEED = 11  # of the weights; the examples have the next one
 SLACK, CANCELLATION = 3, 4  # as in tests/golden/nn/nn_golden_test.cpp
 ROUNDING = {"fp32": 2.0 ** -24, "bf16": 2.0 ** -9}
 
@@ -120,7 +121,7 @@ def compare(found, exact, errors, rows, layers, dtype):
 
 
 def row_key(row):
-    return [row[name] for name in ("model", "head", "dtype", "isa")]
+    return [row[name] for name in ("model", "head", "dtype", "isa")] + [row.get("seed", SEED)]
 
 
 def record(path, rows):
@@ -155,6 +156,7 @@ def main():
     parser.add_argument("--models", nargs="+", choices=MODELS, default=["bert-small", "distilbert-small"])
     parser.add_argument("--heads", nargs="+", choices=HEADS, default=HEADS)
     parser.add_argument("--isas", nargs="+", default=[""], help="instruction sets (default: the best of this CPU)")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the random weights and examples")
     parser.add_argument("--steps", type=int, default=10, help="AdamW steps; 0: gradients only")
     parser.add_argument("--learning_rate", type=float, default=1e-4)
     parser.add_argument("--program", default=str(ROOT / "build/release/bin/tilewright-parity-gradients"))
@@ -176,14 +178,14 @@ def main():
             results = []
             with tempfile.TemporaryDirectory() as directory:
                 directory = pathlib.Path(directory)
-                model = make_model(family, head, sizes, 11)
+                model = make_model(family, head, sizes, arguments.seed)
                 model.save_pretrained(str(directory / "hf"))
-                examples = make_examples(head, lengths, model.config.vocab_size, 12)
+                examples = make_examples(head, lengths, model.config.vocab_size, arguments.seed + 1)
                 safetensors.torch.save_file(goldens.heads_inputs(head, examples), str(directory / "batch.safetensors"))
                 rows = torch.cat([ids for ids, _, _ in examples]).unique()
-                make = lambda: make_model(family, head, sizes, 11)  # noqa: E731
+                make = lambda: make_model(family, head, sizes, arguments.seed)  # noqa: E731
                 alone = goldens.heads_losses_alone(family, head)
-                kept = arguments.references / f"{name}_{head}.pt" if arguments.references else None
+                kept = arguments.references / f"{name}_{head}_{arguments.seed}.pt" if arguments.references else None
                 logits, losses, exact, curve = float64_reference(kept, make, examples, alone, arguments.steps > 0)
                 padded = goldens.heads_losses_padded(family, head)
                 for dtype, losses_of in (("fp32", padded), ("bf16", goldens.in_bf16(padded))):
@@ -198,6 +200,7 @@ def main():
                         ratio, tensor = compare(found, exact, errors, rows,
                                                 model.config.num_hidden_layers, dtype)
                         row = {"model": name, "head": head, "dtype": dtype, "isa": isa or "best",
+                               "seed": arguments.seed,
                                "worst_error_of_allowed": ratio, "worst_tensor": tensor,
                                "loss": float(found["loss"]), "pytorch_loss": float(losses.mean()),
                                "largest_logit_difference": float((found["logits"].double() - logits).abs().max())}
