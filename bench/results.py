@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import support
+import tables
 
 KEYS = {
     "peak": ("isa", "dtype", "threads"),
@@ -96,7 +97,7 @@ class Results:
         )
 
     def put(self, key, figures):
-        """Replaces the row with this key, or adds it."""
+        """Replaces the row with this key, or adds it, and writes the tables."""
         row = {**key, **self.origin, **figures}
         with support.locked(self.path):
             rows = self.rows()
@@ -106,4 +107,5 @@ class Results:
             else:
                 rows.append(row)
             support.write_json(self.path, {"cpu": support.cpu_name(), "rows": rows})
+            tables.write_page(self.path.parent)
         return row

@@ -166,6 +166,7 @@ class Bench:
         path = support.results_file("step").with_suffix(".svg")
         path.write_text(step_figure(
             [row for row in rows if "pytorch" in row and row["dtype"] == "bf16"], support.cpu_name()))
+        tables.write_page(support.results_folder())  # with the figure
 
     def training(self):
         if reason := step_vs_pytorch.missing_torch(self.args.peer_python):
@@ -405,7 +406,6 @@ def main():
     bench = Bench(args, commit_of(args.worker, args.allow_dirty))
     for kind in args.kinds:
         getattr(bench, kind)()
-        tables.main()  # after each kind, so that an interrupted run leaves tables as well
     for kind in args.kinds:
         files = tables.read_files(support.results_folder(), kind)
         print(f"\n{tables.TITLES[kind]}\n{tables.table(kind, files)}")

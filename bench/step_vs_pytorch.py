@@ -23,7 +23,6 @@ import subprocess
 import sys
 
 import support
-import tables
 from results import Results, commit_of
 
 SHAPES = [
@@ -159,7 +158,6 @@ def run(args, commit, shapes):
         if results.has(key) and not args.again:
             continue
         row = results.put(key, measure(args, shape))
-        tables.main()
         print(f"step: {shape}: {row['tilewright']['median_seconds']:.3f} s", file=sys.stderr)
 
 

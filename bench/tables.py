@@ -1,10 +1,8 @@
 """Writes bench/results/README.md: the rows of bench/results/*.json of every CPU model as tables."""
 
 import pathlib
-import sys
 
 import support
-from results import KEYS
 
 CPU_NAMES = dict(support.CPUS.values())
 TITLES = {
@@ -206,7 +204,7 @@ def read_files(folder, kind):
     return files
 
 
-def page(folder, kinds=KEYS):
+def page(folder, kinds=TITLES):
     parts = [
         "# Results",
         "`make bench` writes this page from the JSON files in its directory. Each row was last measured on "
@@ -223,11 +221,10 @@ def page(folder, kinds=KEYS):
     return "\n\n".join(parts) + "\n"
 
 
-def main():
-    folder = support.results_folder()
-    (folder / "README.md").write_text(page(folder))
-    print(folder / "README.md", file=sys.stderr)
+def write_page(folder):
+    """Results writes it after every row, so that an interrupted run leaves tables as well."""
+    (pathlib.Path(folder) / "README.md").write_text(page(folder))
 
 
 if __name__ == "__main__":
-    main()
+    write_page(support.results_folder())

@@ -17,7 +17,6 @@ import sys
 
 import step_vs_pytorch
 import support
-import tables
 from results import Results, commit_of
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "parity"))
@@ -77,7 +76,6 @@ def run(args, commit, trainings):
         if results.has(key) and not args.again:
             continue
         row = results.put(key, measure(args, training))
-        tables.main()
         print(f"training: {training}: {row['speed_up']:.2f} x", file=sys.stderr)
 
 

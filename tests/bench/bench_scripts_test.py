@@ -64,6 +64,9 @@ class CpuTest(unittest.TestCase):
 
 
 class ResultsTest(unittest.TestCase):
+    FIGURES = {"median_seconds": 0.5, "gigabytes_per_second": 30, "copy_gigabytes_per_second": 40,
+               "working_set_bytes": 1e6, "last_cache_bytes": 1e6}
+
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
@@ -76,17 +79,24 @@ class ResultsTest(unittest.TestCase):
         return {"model": model, "threads": 2, "dtype": "bf16"}
 
     def test_a_measurement_replaces_its_row_and_keeps_the_others(self):
-        self.open("a" * 12).put(self.key("minilm"), {"median_seconds": 1})
-        self.open("a" * 12).put(self.key("bert-base"), {"median_seconds": 2})
-        self.open("b" * 12).put(self.key("minilm"), {"median_seconds": 3})
+        self.open("a" * 12).put(self.key("minilm"), {**self.FIGURES, "median_seconds": 1})
+        self.open("a" * 12).put(self.key("bert-base"), {**self.FIGURES, "median_seconds": 2})
+        self.open("b" * 12).put(self.key("minilm"), {**self.FIGURES, "median_seconds": 3})
         rows = json.loads(self.path.read_text())["rows"]
         self.assertEqual([row["median_seconds"] for row in rows], [3, 2])
         self.assertEqual([row["commit"][0] for row in rows], ["b", "a"])
         self.assertEqual(rows[0]["versions"], {"peer": "1"})
         self.assertRegex(rows[0]["date"], r"^\d{4}-\d\d-\d\d$")
 
+    def test_a_row_is_in_the_tables_at_once(self):
+        page = self.path.with_name("README.md")
+        self.open("a" * 12).put(self.key("minilm"), self.FIGURES)
+        self.assertIn("| Zen 5 | minilm | 2 | 500.0 | 30.0 | 75 % |", page.read_text())
+        self.open("b" * 12).put(self.key("minilm"), {**self.FIGURES, "median_seconds": 0.25})
+        self.assertIn("| Zen 5 | minilm | 2 | 250.0 | 30.0 | 75 % |", page.read_text())
+
     def test_a_repetition_skips_what_the_same_commit_has_measured(self):
-        self.open("a" * 12).put(self.key("minilm"), {})
+        self.open("a" * 12).put(self.key("minilm"), self.FIGURES)
         self.assertTrue(self.open("a" * 12).has(self.key("minilm")))
         self.assertFalse(self.open("a" * 12).has(self.key("bert-base")))
         self.assertFalse(self.open("b" * 12).has(self.key("minilm")))
