@@ -27,11 +27,15 @@ JsonFields::JsonFields(std::filesystem::path path, ExitCode code, std::uint64_t 
     throw Failure(code, fmt::format("{}: the JSON nests deeper than {} levels", path_.string(),
                                     kMaxJsonDepth));
   }
+  const auto fail_at = [&](std::size_t byte) {
+    throw Failure(code, fmt::format("{}: is not valid JSON at byte {}", path_.string(), byte));
+  };
+  // The parser would end there.
+  if (const std::size_t nul = content.find('\0'); nul != std::string::npos) fail_at(nul + 1);
   try {
     json_ = nlohmann::json::parse(content);
   } catch (const nlohmann::json::parse_error& error) {
-    throw Failure(code,
-                  fmt::format("{}: is not valid JSON at byte {}", path_.string(), error.byte));
+    fail_at(error.byte);
   } catch (const nlohmann::json::exception&) {
     throw Failure(code, fmt::format("{}: found a number out of range", path_.string()));
   }
