@@ -194,7 +194,8 @@ TEST_F(AgentHosts, EndsAllWhenAHostIsKilled) {
 
 // The coordinator misses the heartbeats of the host; the other one continues from a checkpoint.
 TEST_F(AgentHosts, AnElasticTrainingGoesOnWithoutAHostThatLostItsPower) {
-  const std::vector<std::string> steps = {"--max_steps=24", "--logging_steps=1"};
+  const std::vector<std::string> steps = {"--per_device_train_batch_size=16", "--max_steps=24",
+                                          "--logging_steps=1"};
   const std::string reference = train_in_one_process("one", 1, steps);
   const auto program =
       start(0, training({hostfile("node1\nnode2\n"), "--nnodes=1:2"}, "two", steps));

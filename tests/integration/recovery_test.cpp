@@ -56,7 +56,7 @@ class Recovery : public testing::Training {
   // Trains under `up` with the faults and expects the hash, at most one lost step for each loss,
   // no checkpoint that is read, and every step once in the log history.
   void expect_same_hash(const Job& job, const std::string& faults, const std::string& expected,
-                        int batch = 32) {
+                        int batch = 16) {
     fs::remove_all(folder() / "up");
     fs::remove_all(folder() / ".tilewright");
     write_job(job);
@@ -133,7 +133,7 @@ TEST_F(Recovery, HasTheSameHashWhenWorkersAreKilledWhileTheyJoin) {
 TEST_F(Recovery, BeginsTheTransferAgainWhenASenderIsLost) {
   expect_same_hash({.replicas = 3, .min_replicas = 3},
                    "step.begin@3,worker=0;state.transfer,worker=1,epoch=2",
-                   reference({"--max_steps=8", "--nominal_workers=3"}), 48);
+                   reference({"--max_steps=8", "--nominal_workers=3"}), 24);
 }
 
 // The survivor continues alone at once.

@@ -28,7 +28,7 @@ struct ManifestOptions {
   int replicas = 2;
   int min_replicas = 1;
   int max_restarts = 3;
-  int batch_size = 16;  // per worker
+  int batch_size = 8;  // per worker
   int max_steps = 12;
   int save_steps = 4;
   std::string trainer_lines = {};  // more lines of spec.trainer, indented by four spaces
@@ -38,14 +38,14 @@ class Training : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(missing_model(), ""); }
 
-  // Flags for twelve steps of 32 examples with dropout and a checkpoint every four steps.
+  // Flags for twelve steps of 16 examples with dropout and a checkpoint every four steps.
   std::vector<std::string> flags(const std::string& output) const {
     return {"train",
             "--task_name=mrpc",
             "--model_name_or_path=" + model_dir().string(),
             "--data_dir=" + (source_dir() / "examples/data/paraphrase").string(),
             "--output_dir=" + (folder() / output).string(),
-            "--per_device_train_batch_size=16",
+            "--per_device_train_batch_size=8",
             "--nominal_workers=2",
             "--max_workers=3",
             "--learning_rate=1e-4",
