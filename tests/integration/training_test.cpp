@@ -744,8 +744,9 @@ TEST_F(Training, PaddingDoesNotChangeTheLoss) {
   const auto train = [&](const std::string& output, bool padded) {
     std::vector<std::string> arguments = flags(output);
     arguments.back() = "--do_eval=true";
-    arguments.insert(arguments.end(), {"--do_train=true", "--max_steps=3", "--max_seq_length=36",
-                                       "--max_train_samples=96", "--max_eval_samples=40"});
+    arguments.insert(arguments.end(),
+                     {"--do_train=true", "--per_device_train_batch_size=16", "--max_steps=3",
+                      "--max_seq_length=36", "--max_train_samples=96", "--max_eval_samples=40"});
     arguments.emplace_back("--log_level=debug");
     if (padded) arguments.emplace_back("--pad_to_max_length");
     EXPECT_EQ(run(arguments), 0) << output_;
