@@ -164,7 +164,7 @@ class Bench:
         step_vs_pytorch.run(args, self.commit, shapes)
         rows = Results("step", self.commit).rows()
         path = support.results_file("step").with_suffix(".svg")
-        path.write_text(step_figure(
+        support.write_file(path, step_figure(
             [row for row in rows if "pytorch" in row and row["dtype"] == "bf16"], support.cpu_name()))
         tables.write_page(support.results_folder())  # with the figure
 

@@ -179,15 +179,18 @@ def read_json(path, otherwise=None):
     return json.loads(path.read_text()) if path.exists() else otherwise
 
 
-def write_json(path, value):
+def write_file(path, text):
     """Writes a temporary file and renames it, so that readers never see a partial file."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        json.dump(value, file, indent=1)
-        file.write("\n")
+        file.write(text)
     os.chmod(file.name, 0o644)
     os.replace(file.name, path)
+
+
+def write_json(path, value):
+    write_file(path, json.dumps(value, indent=1) + "\n")
 
 
 @contextlib.contextmanager

@@ -223,7 +223,7 @@ def page(folder, kinds=TITLES):
 
 def write_page(folder):
     """Results writes it after every row, so that an interrupted run leaves tables as well."""
-    (pathlib.Path(folder) / "README.md").write_text(page(folder))
+    support.write_file(pathlib.Path(folder) / "README.md", page(folder))
 
 
 if __name__ == "__main__":
