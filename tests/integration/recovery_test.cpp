@@ -44,12 +44,6 @@ class Recovery : public testing::Training {
     flags.insert(flags.end(), more.begin(), more.end());
     return hash = train_in_one_process("reference", 2, flags);
   }
-  // The fault in any membership epoch: on a busy machine a worker may join after the first step.
-  std::string once(const std::string& fault) {
-    const fs::path file = folder() / fmt::format("once-{}", once_++);
-    std::ofstream(file).put('\n');
-    return fmt::format("{},once={}", fault, file.string());
-  }
   void write_job(const Job& job) const {
     write_manifest({.name = "recovery",
                     .replicas = job.replicas,
@@ -101,9 +95,6 @@ class Recovery : public testing::Training {
     }
     return count;
   }
-
- private:
-  int once_ = 0;
 };
 
 // One kill after another, each in the next membership epoch. Both workers are needed, so the survivor
@@ -170,8 +161,8 @@ TEST_F(Recovery, ContinuesWhenRank0IsKilledWhileItWritesACheckpoint) {
 // The checkpoint of step 4 takes longer than the step after which the other worker is lost.
 TEST_F(Recovery, DoesNotWaitForACheckpointThatRank0Writes) {
   expect_same_hash({.max_steps = 12, .save_steps = 4},
-                   once("checkpoint.before_rename,worker=0,delay=5000") + ";" +
-                       once("step.after_backward@5,worker=1"),
+                   once("checkpoint.before_rename,worker=0,delay=5000", "delayed") + ";" +
+                       once("step.after_backward@5,worker=1", "killed"),
                    reference({"--max_steps=12"}));
   const std::string lines = logs();
   const auto written = lines.find("checkpoint-4 in ");

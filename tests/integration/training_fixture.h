@@ -61,6 +61,12 @@ class Training : public ::testing::Test {
     output_ = running.output();
     return code;
   }
+  // The fault in any membership epoch: on a busy machine a worker may join after the first step. It
+  // removes `file`, which this creates.
+  std::string once(const std::string& fault, const std::string& file = "once") const {
+    std::ofstream(folder() / file).put('\n');
+    return fmt::format("{},once={}", fault, (folder() / file).string());
+  }
   // The SHA-256 that the run printed: the worker as "output: SHA-256 ...", `up` without the colon.
   std::string digest() const {
     std::smatch match;

@@ -59,8 +59,7 @@ TEST_F(Training, TokenizesOnceForAllProcessesAndRestarts) {
   EXPECT_EQ(count_of(cached, output_), 1U) << output_;
   EXPECT_EQ(count_of(found, output_), 1U) << output_;
   {
-    std::ofstream(folder() / "once").put('\n');
-    const ScopedFault fault(fmt::format("step.begin@1,once={}", (folder() / "once").string()));
+    const ScopedFault fault(once("step.begin@1"));
     EXPECT_EQ(train_in_processes("killed", 2, flags), reference);
   }
   EXPECT_EQ(count_of(cached, output_), 0U) << output_;
@@ -79,8 +78,7 @@ TEST_F(Training, HasTheSameHashWithSeveralStreams) {
   EXPECT_EQ(train_in_processes("two", 2, streams), reference);
   EXPECT_THAT(output_, ::testing::HasSubstr("exchanged by 3 threads per process"));
   for (const char* point : {"reduce_scatter.before_send", "all_gather.before_send"}) {
-    std::ofstream(folder() / "once").put('\n');
-    const ScopedFault fault(fmt::format("{}@6,once={}", point, (folder() / "once").string()));
+    const ScopedFault fault(once(fmt::format("{}@6", point)));
     EXPECT_EQ(train_in_processes(point, 2, streams), reference) << point;
     EXPECT_FALSE(fs::exists(folder() / "once")) << point;
     EXPECT_THAT(output_, ::testing::HasSubstr("lost worker 0")) << point;
@@ -493,9 +491,7 @@ TEST_F(Training, HasTheSameHashUnderUpWhenAWorkerIsKilled) {
         "checkpoint.begin@7,worker=0"}) {
     fs::remove_all(folder() / "up");
     fs::remove_all(folder() / ".tilewright");
-    // In any membership epoch: on a busy machine worker 1 may join after the first step.
-    std::ofstream(folder() / "once").put('\n');
-    const ScopedFault fault(fmt::format("{},once={}", point, (folder() / "once").string()));
+    const ScopedFault fault(once(point));
     EXPECT_EQ(run({"up", "job.yaml"}, "tilewright"), 0) << point << "\n" << output_;
     EXPECT_EQ(digest(), reference) << point;
     EXPECT_THAT(output_, ::testing::HasSubstr("SIGKILL")) << point;
