@@ -80,13 +80,11 @@ MicroBatchPlan plan_plain_micro_batches(int rank, int world, std::int64_t exampl
   const auto [begin, end] = equal_share(rank, world, examples);
   const std::int64_t count = end - begin;
   const auto needed = static_cast<std::uint64_t>((count + max_examples - 1) / max_examples);
-  const auto micro_batches =
-      static_cast<std::int64_t>(std::bit_ceil(std::max<std::uint64_t>(1, needed)));
+  const auto micro_batches = static_cast<int>(std::bit_ceil(std::max<std::uint64_t>(1, needed)));
   MicroBatchPlan plan;
-  for (std::int64_t micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
-    plan.micro_batches.push_back({{{static_cast<int>(micro_batch), 1},
-                                   {{begin + count * micro_batch / micro_batches,
-                                     begin + count * (micro_batch + 1) / micro_batches}}}});
+  for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
+    const Range part = equal_share(micro_batch, micro_batches, count);
+    plan.micro_batches.push_back({{{micro_batch, 1}, {{begin + part.begin, begin + part.end}}}});
   }
   return plan;
 }

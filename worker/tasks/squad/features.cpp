@@ -15,8 +15,6 @@
 namespace tilewright::tasks::squad {
 namespace {
 
-constexpr std::size_t kSpecialTokens = 3;  // [CLS] and two [SEP]
-
 // Sets the positions of an answer that covers the code points [begin, end) of the context.
 void locate_answer(const std::vector<text::CharacterSpan>& spans, std::size_t begin,
                    std::size_t end, Feature& feature) {

@@ -13,8 +13,10 @@
 
 namespace tilewright::tasks::squad {
 
+inline constexpr std::size_t kSpecialTokens = 3;  // of a feature: [CLS] and two [SEP]
+
 struct FeatureOptions {
-  std::size_t max_seq_length = 384;     // tokens of a feature with [CLS] and two [SEP]; at least 4
+  std::size_t max_seq_length = 384;     // tokens of a feature, more than kSpecialTokens
   std::size_t doc_stride = 128;         // tokens that consecutive windows share
   std::size_t max_features = 0;         // keep the first N features only; 0: all
   runtime::ThreadPool* pool = nullptr;  // converts text to tokens; null: this thread

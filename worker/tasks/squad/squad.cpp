@@ -32,7 +32,7 @@ class SquadTask : public Task {
   const std::vector<std::string>& label_names() const override { return label_names_; }
   nn::Head head() const override { return nn::Head::kQuestionAnswering; }
   LeastLength least_length() const override {
-    return {4, "[CLS], two [SEP] and a token of the context"};
+    return {kSpecialTokens + 1, "[CLS], two [SEP] and a token of the context"};
   }
   int num_labels() const override { return 2; }
 
