@@ -178,8 +178,8 @@ TEST_F(ModelConfigTest, RefusesMissingAndInvalidFiles) {
   write_file(path_, "{\"model_type\": ");
   expect_failure([&] { read_model_config(directory_.path()); }, ExitCode::kModel,
                  HasSubstr("is not valid JSON at byte"));
-  write_file(path_,
-             std::string("{}\n\0\0", 5));  // zeros that a file system adds after a power loss
+  // Zeros that a file system adds after a power loss.
+  write_file(path_, std::string("{}\n\0\0", 5));
   expect_failure([&] { read_model_config(directory_.path()); }, ExitCode::kModel,
                  HasSubstr("is not valid JSON at byte 4"));
   write_file(path_, "[1]");
