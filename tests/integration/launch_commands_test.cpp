@@ -9,6 +9,7 @@
 #include "common/base/exit_codes.h"
 #include "common/contract/environment.h"
 #include "common/net/connect.h"
+#include "tests/integration/faults.h"
 #include "tests/integration/hub_fixture.h"
 #include "tests/support/run_command.h"
 
@@ -198,10 +199,13 @@ TEST_F(LaunchCommand, RanksUseTheDirectoryOfRank0) {
   EXPECT_FALSE(fs::exists(path("output_20251124_160204")));
 }
 
-// Both processes of an agent die in the third step. The agent starts them again, later, and they
-// resume from the checkpoint in the directory of their first start.
+// Two processes of an agent die in the third step: as a rule both at once, so that they resume from
+// a checkpoint; but the second may notice the death of the first before its own third step, and then
+// one dies in the next membership epoch. The agent starts them again, later, and they use the
+// directory of their first start.
 TEST_F(LaunchCommand, RestartedProcessesUseTheDirectoryOfTheFirstStart) {
-  const testing::ScopedVariable fault(env::kFault, "step.begin@2");
+  const testing::ScopedFault fault(testing::fault_once("step.begin@2", path("first")) + ";" +
+                                   testing::fault_once("step.begin@2", path("second")));
   std::vector<std::string> words = {"agent", "--nproc_per_node=2", "--", "train"};
   for (const std::string& word : testing::split_words(
            in_folder("--model_name_or_path distilbert-base-uncased --dataset_name squad --do_train "

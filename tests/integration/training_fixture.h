@@ -10,17 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/integration/faults.h"
 #include "tests/support/paths.h"
 #include "tests/support/running_program.h"
-#include "tests/support/scoped_variable.h"
 
 namespace tilewright::testing {
-
-// Sets TILEWRIGHT_FAULT for processes started during its lifetime.
-class ScopedFault : ScopedVariable {
- public:
-  explicit ScopedFault(const std::string& text) : ScopedVariable("TILEWRIGHT_FAULT", text) {}
-};
 
 // The TrainJob of write_manifest().
 struct ManifestOptions {
@@ -61,11 +55,8 @@ class Training : public ::testing::Test {
     output_ = running.output();
     return code;
   }
-  // The fault in any membership epoch: on a busy machine a worker may join after the first step. It
-  // removes `file`, which this creates.
   std::string once(const std::string& fault, const std::string& file = "once") const {
-    std::ofstream(folder() / file).put('\n');
-    return fmt::format("{},once={}", fault, (folder() / file).string());
+    return fault_once(fault, folder() / file);
   }
   // The SHA-256 that the run printed: the worker as "output: SHA-256 ...", `up` without the colon.
   std::string digest() const {
