@@ -58,6 +58,7 @@ TEST_F(Policies, AResumedJobHasTheHashOfALocalRun) {
   spec_["trainer"]["save_strategy"] = "no";
   spec_["worker"]["replicas"] = 2;
   create(manifest_);
+  start_local_run(manifest_);
   wait_for_log_line("mrpc-worker-0", "step 20/400");
   patch_job({{"spec", {{"runPolicy", {{"suspend", true}}}}}});
   wait_for_condition("Suspended", "Suspended", HasSubstr("spec.runPolicy.suspend is true"));
@@ -68,13 +69,14 @@ TEST_F(Policies, AResumedJobHasTheHashOfALocalRun) {
   wait_for_success();
   EXPECT_THAT(kubectl_ok({"logs", "mrpc-worker-0"}), HasSubstr("resuming from"));
   EXPECT_EQ(job()["status"]["restarts"]["total"], 0) << job()["status"];
-  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run(manifest_));
+  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 }
 
 TEST_F(Policies, AScaledJobHasTheHashOfALocalRun) {
   train_long();
   spec_["elasticPolicy"] = {{"minReplicas", 1}, {"maxReplicas", 3}};
   create(manifest_);
+  start_local_run(manifest_);
   wait_for_training();
   for (const char* replicas : {"3", "2"}) {
     kubectl_ok({"scale", "tj.tilewright.dev/mrpc", std::string("--replicas=") + replicas});
@@ -85,7 +87,7 @@ TEST_F(Policies, AScaledJobHasTheHashOfALocalRun) {
   const json status = job()["status"];
   EXPECT_EQ(status["restarts"]["total"], 0) << status;
   EXPECT_EQ(status["replicas"]["succeeded"], 2) << status;
-  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run(manifest_));
+  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 }
 
 TEST_F(Policies, ADeadlineFailsARunningJob) {

@@ -206,13 +206,14 @@ std::string TrainingJobTest::hash_of_cluster_run(const std::string& output) cons
   return run_with_claim("sha256sum /work/" + output + "/model.safetensors").substr(0, 64);
 }
 
-std::string TrainingJobTest::hash_of_local_run(const json& manifest,
-                                               const std::string& output) const {
+void TrainingJobTest::start_local_run(const json& manifest, const std::string& output) {
   std::ofstream(folder() / "job.yaml") << manifest.dump();
-  const CommandResult up = tilewright({"up", "job.yaml"});
-  EXPECT_EQ(up.exit_code, 0) << up.output;
-  const CommandResult sum = run("/usr/bin/sha256sum", {output + "/model.safetensors"}, folder());
-  return sum.output.substr(0, 64);
+  local_run_ = std::async(std::launch::async, [this, output] {
+    const CommandResult up = tilewright({"up", "job.yaml"});
+    EXPECT_EQ(up.exit_code, 0) << up.output;
+    const CommandResult sum = run("/usr/bin/sha256sum", {output + "/model.safetensors"}, folder());
+    return sum.output.substr(0, 64);
+  });
 }
 
 CommandResult TrainingJobTest::tilewright(const std::vector<std::string>& arguments) const {

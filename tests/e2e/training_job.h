@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -64,9 +65,11 @@ class TrainingJobTest : public KubernetesTest {
   void wait_for_checkpoint() const { wait_for("jsonpath={.status.progress.lastCheckpoint}"); }
 
   std::string hash_of_cluster_run(const std::string& output = "out") const;
-  // The hash of the same job under `tilewright up` on this machine.
-  std::string hash_of_local_run(const nlohmann::json& manifest,
-                                const std::string& output = "out") const;
+  // Starts the same job under `tilewright up` on this machine, in the background: the pods leave it
+  // more than half of the CPUs.
+  void start_local_run(const nlohmann::json& manifest, const std::string& output = "out");
+  // Waits for that run and returns its hash.
+  std::string hash_of_local_run() { return local_run_.get(); }
 
   // Runs the built `tilewright` with the cluster's KUBECONFIG.
   CommandResult tilewright(const std::vector<std::string>& arguments) const;
@@ -85,6 +88,7 @@ class TrainingJobTest : public KubernetesTest {
   std::string job_;
   std::string kind_;
   TemporaryDirectory folder_;
+  std::future<std::string> local_run_;  // waits when it is destroyed, and uses the directory
   std::vector<std::vector<std::string>> cleanups_;
 };
 

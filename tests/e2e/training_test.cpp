@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <future>
 #include <regex>
 #include <thread>
 
@@ -29,14 +28,10 @@ json two_workers() {
 class TrainingOnACluster : public testing::TrainingJobTest {
  protected:
   TrainingOnACluster() : TrainingJobTest(testing::Model::kMiniLm) {}
-  // The pods leave two thirds of the CPUs to the local run.
   void start() {
     create(two_workers());
-    local_run_ = std::async(std::launch::async,
-                            [this] { return TrainingJobTest::hash_of_local_run(two_workers()); });
+    start_local_run(two_workers());
   }
-  // The hash of `tilewright up` on this machine.
-  std::string hash_of_local_run() { return local_run_.get(); }
   // Worker 0 has kept the state while worker 1 was replaced: it has read no checkpoint and computed at
   // most one step again.
   void expect_state_kept() const {
@@ -52,9 +47,6 @@ class TrainingOnACluster : public testing::TrainingJobTest {
     }
     EXPECT_EQ(last, 40) << log;
   }
-
- private:
-  std::future<std::string> local_run_;
 };
 
 TEST_F(TrainingOnACluster, HasTheHashOfALocalRunAndIsDeletedCompletely) {

@@ -370,15 +370,15 @@ TEST_F(Up, ResumesAfterItWasKilled) {
 
 TEST_F(Up, KillsTheChildrenOfAnExitedWorker) {
   worker(
-      "if [ $I = 0 ]; then tail -f /dev/null & echo $! > $T/pid-0; while [ ! -e $T/go ]; do "
-      "read x < $T/fifo; done; fi");
-  ASSERT_EQ(mkfifo((folder() / "fifo").c_str(), 0600), 0);
+      "if [ $I = 0 ]; then tail -f /dev/null & echo $! > $T/pid-0; echo > $T/started; "
+      "read x < $T/go; fi");
+  for (const char* pipe : {"started", "go"}) {
+    ASSERT_EQ(mkfifo((folder() / pipe).c_str(), 0600), 0);
+  }
   RunningProgram up = start();
-  // Opening the FIFO blocks until the worker reads from it, which it does after starting its child.
-  { std::ofstream(folder() / "fifo") << "x\n"; }
+  std::ifstream(folder() / "started").get();  // opens when the worker opens it
   const ProcessExitWatch child(pid_of(0));
-  write("go", "");
-  { std::ofstream(folder() / "fifo") << "x\n"; }
+  write("go", "\n");
   EXPECT_EQ(up.wait(), code(ExitCode::kOk)) << up.output();
   EXPECT_TRUE(child.wait_for_exit());
 }
