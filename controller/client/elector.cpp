@@ -37,7 +37,10 @@ Elector::Action Elector::next(MonotonicTime now, WallTime wall) {
     action.until = leading_ ? std::min(next_try_, valid_until_) : next_try_;
     return action;
   }
-  action.until = leading_ ? valid_until_ : now + settings_.renew_deadline;
+  tried_ = now;
+  // As in client-go: a request without an answer leaves time for another one.
+  action.until = now + settings_.renew_deadline / 2;
+  if (leading_) action.until = std::min(action.until, valid_until_);
   if (known_ == Known::kNothing || !fresh_) {
     action.kind = Action::Kind::kRead;
     return action;
@@ -93,7 +96,8 @@ void Elector::on_written(MonotonicTime sent, MonotonicTime now, const LeaseRecor
 void Elector::on_failed(MonotonicTime now, FailureKind kind) {
   fresh_ = false;
   if (leading_) {
-    next_try_ = kind == FailureKind::kConflict ? now : now + settings_.retry_period;
+    next_try_ =
+        kind == FailureKind::kConflict ? now : std::max(now, tried_ + settings_.retry_period);
   } else {
     next_try_ = now + candidate_delay();
   }

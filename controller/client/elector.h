@@ -78,6 +78,7 @@ class Elector {
   std::string resource_version_;
   MonotonicTime observed_time_;  // when this process first saw the current record
   MonotonicTime next_try_;       // no action before this time
+  MonotonicTime tried_;          // start of the last request
   bool leading_ = false;
   MonotonicTime valid_until_;
 };

@@ -90,7 +90,7 @@ void set_reason(api::FailureRecord& record, const Worker& worker, FailureKind ki
   } else if (own_codes && worker.exit_code == static_cast<int>(ExitCode::kCheckpointMissing)) {
     record.cause = FailureCause::kProgram;
     record.reason = failure_reason::kCheckpointMissing;
-  } else if (worker.exit_code == static_cast<int>(ExitCode::kDiverged)) {
+  } else if (own_codes && worker.exit_code == static_cast<int>(ExitCode::kDiverged)) {
     record.cause = FailureCause::kProgram;
     record.reason = failure_reason::kDiverged;
   } else if (trainjob && permanent_reason(worker.exit_code) != nullptr) {

@@ -62,16 +62,18 @@ std::optional<api::Progress> progress_of(const Observed& observed) {
   api::Progress progress;
   progress.step = from.step;
   progress.total_steps = from.total_steps;
-  progress.epoch = from.epoch_of_data;
+  // JSON has no NaN, which would also differ from itself: the status would be written for ever.
+  progress.epoch = finite(from.epoch_of_data).value_or(0);
   progress.loss = finite(from.loss);
   progress.learning_rate = finite(from.learning_rate);
-  progress.examples_per_second = from.examples_per_second;
-  progress.tokens_per_second = from.tokens_per_second;
+  progress.examples_per_second = finite(from.examples_per_second).value_or(0);
+  progress.tokens_per_second = finite(from.tokens_per_second).value_or(0);
   progress.eta_seconds = observed.rendezvous->eta_seconds;
   if (from.last_checkpoint_step >= 0) {
     progress.last_checkpoint = fmt::format("{}{}", kCheckpointPrefix, from.last_checkpoint_step);
   }
   progress.metrics = from.metrics;
+  std::erase_if(progress.metrics, [](const auto& metric) { return !finite(metric.second); });
   for (const rendezvous::SlowWorker& slow : from.slow_workers) {
     progress.slow_workers.push_back({.index = slow.process.worker_index,
                                      .process = slow.process.local_rank,

@@ -79,6 +79,26 @@ TEST_F(ElectorTest, LeadsFromTheResponseUntilTheRenewDeadlineAfterTheRequest) {
   EXPECT_FALSE(elector.leading(sent + seconds(10)));
 }
 
+// A connection to an API server that is gone without a reset.
+TEST_F(ElectorTest, RepeatsARenewalWithoutAnAnswerBeforeItsLeaseEnds) {
+  lead();
+  const MonotonicTime valid_until = elector.valid_until();
+  now += seconds(2);
+  const auto action = next();
+  ASSERT_EQ(action.kind, Kind::kUpdate);
+  EXPECT_EQ(action.until, now + seconds(5)) << "half of the renewal deadline";
+  now = action.until;
+  elector.on_failed(now, FailureKind::kOther);
+  ASSERT_EQ(next().kind, Kind::kRead) << "at once: it waited long enough for the answer";
+  elector.on_read(now, action.record, "2");  // it had been applied
+  const auto again = next();
+  ASSERT_EQ(again.kind, Kind::kUpdate);
+  EXPECT_EQ(again.resource_version, "2");
+  EXPECT_EQ(again.until, valid_until);
+  elector.on_written(now, now, again.record, "3");
+  EXPECT_TRUE(elector.leading(valid_until));
+}
+
 TEST_F(ElectorTest, WaitsWhileAnotherHolderRenews) {
   for (int i = 0; i < 20; ++i) {
     ASSERT_EQ(next().kind, Kind::kRead);
@@ -175,7 +195,7 @@ TEST_F(ElectorTest, RenewsEveryPeriodWithoutReading) {
     wall += seconds(2);
     action = next();
     ASSERT_EQ(action.kind, Kind::kUpdate);
-    EXPECT_EQ(action.until, elector.valid_until());
+    EXPECT_EQ(action.until, now + seconds(5));
     EXPECT_EQ(action.record.transitions, 0);
     EXPECT_EQ(action.record.acquire_time, "2023-11-14T22:13:20.000042Z");
     elector.on_written(now, now, action.record, std::to_string(i + 2));

@@ -139,9 +139,9 @@ TEST(JobTraits, TheMasterHasItsOwnRestartPolicy) {
   EXPECT_EQ(testing::reason(sim.status(), api::condition::kFailed), "RestartPolicyNever");
 }
 
-// Exit codes 20 and 144 have meanings only if Tilewright's trainer returns them.
+// Exit codes 20, 21 and 144 have meanings only if Tilewright's trainer returns them.
 TEST(JobTraits, ForeignExitCodesAreFailuresOfTheProgram) {
-  for (const int code : {20, 144}) {
+  for (const int code : {20, 21, 144}) {
     JobSimulator sim = foreign_job(1);
     sim.start();
     sim.fail(0, code);

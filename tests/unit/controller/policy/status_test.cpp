@@ -165,14 +165,24 @@ TEST(Progress, NamesNoSlowWorkersWhenNothingTrains) {
   EXPECT_TRUE(sim.status().progress->slow_workers.empty());
 }
 
-TEST(Progress, OmitsALossThatIsNotFinite) {
+TEST(Progress, OmitsNumbersThatAreNotFinite) {
   JobSimulator sim;
   sim.start();
   sim.observed.rendezvous = RendezvousView{};
   sim.observed.rendezvous->progress.total_steps = 100;
-  sim.observed.rendezvous->progress.loss = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  rendezvous::Progress& progress = sim.observed.rendezvous->progress;
+  progress.loss = progress.epoch_of_data = progress.examples_per_second =
+      progress.tokens_per_second = kNan;
+  progress.metrics = {{"eval_loss", 0.5},
+                      {"eval_pearson", kNan},
+                      {"eval_spearmanr", -std::numeric_limits<double>::infinity()}};
   sim.settle();
   EXPECT_FALSE(sim.status().progress->loss);
+  EXPECT_EQ(sim.status().progress->epoch, 0);
+  EXPECT_EQ(sim.status().progress->examples_per_second, 0);
+  EXPECT_EQ(sim.status().progress->tokens_per_second, 0);
+  EXPECT_EQ(sim.status().progress->metrics, (std::map<std::string, double>{{"eval_loss", 0.5}}));
   EXPECT_EQ(sim.status().progress->learning_rate, 0);
 }
 
