@@ -65,8 +65,8 @@ class TrainingJobTest : public KubernetesTest {
   void wait_for_checkpoint() const { wait_for("jsonpath={.status.progress.lastCheckpoint}"); }
 
   std::string hash_of_cluster_run(const std::string& output = "out") const;
-  // Starts the same job under `tilewright up` on this machine, in the background: the pods leave it
-  // more than half of the CPUs.
+  // Starts the same job under `tilewright up` on this machine, in the background, because the pods,
+  // of 0.3 CPUs each, leave CPUs idle.
   void start_local_run(const nlohmann::json& manifest, const std::string& output = "out");
   // Waits for that run and returns its hash.
   std::string hash_of_local_run() { return local_run_.get(); }

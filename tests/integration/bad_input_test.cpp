@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "common/base/exit_codes.h"
+#include "tests/integration/faults.h"
 #include "tests/integration/inputs.h"
 #include "tests/support/running_program.h"
 #include "worker/runtime/available_memory.h"
@@ -395,7 +396,7 @@ TEST(NotEnoughMemory, IsReportedForTwoProcessesWhenOnlyOneFits) {
   // it touches this memory.
   const double activation_budget = 0.7 * available - (total - activations);
   const int examples = static_cast<int>(activation_budget / activations * 16);
-  setenv("TILEWRIGHT_FAULT", "step.begin", 1);
+  const testing::ScopedFault fault("step.begin");
   words = command(examples);
   RunningProgram alone(program, words, inputs.folder());
   EXPECT_EQ(alone.wait(), 128 + SIGKILL) << "one process fits: " << alone.output();
@@ -405,7 +406,6 @@ TEST(NotEnoughMemory, IsReportedForTwoProcessesWhenOnlyOneFits) {
   agent.insert(agent.end(), words.begin(), words.end());
   RunningProgram both(program, agent, inputs.folder());
   EXPECT_EQ(both.wait(), static_cast<int>(ExitCode::kMemory)) << both.output();
-  unsetenv("TILEWRIGHT_FAULT");
   EXPECT_THAT(
       both.output(),
       ::testing::ContainsRegex("not enough memory: each of 2 processes that share it needs about "

@@ -15,6 +15,7 @@
 #include "common/json/timestamp.h"
 #include "controller/operator/resources.h"
 #include "tests/integration/crd_fixture.h"
+#include "tests/integration/faults.h"
 #include "tests/support/fake_node.h"
 #include "tests/support/running_program.h"
 
@@ -84,11 +85,10 @@ class ControllerTest : public CrdTest {
       arguments.push_back("--rendezvous_address=" + rendezvous_address);
     }
     arguments.insert(arguments.end(), more.begin(), more.end());
-    setenv("TILEWRIGHT_FAULT", fault.c_str(), 1);
+    const ScopedFault scoped(fault);
     setenv("POD_NAME", fmt::format("replica-{}", controllers_.size()).c_str(), 1);
     controllers_.push_back(
         std::make_unique<RunningProgram>(program("tilewright"), arguments, temporary_.path()));
-    unsetenv("TILEWRIGHT_FAULT");
     return *controllers_.back();
   }
   static std::string kill_and_read_output(RunningProgram& controller) {
