@@ -59,6 +59,7 @@ std::atomic<StopSignals*> receiver{nullptr};
 StopSignals::StopSignals() {
   StopSignals* none = nullptr;
   TW_CHECK(receiver.compare_exchange_strong(none, this), "two StopSignals at a time");
+  signal(SIGPIPE, SIG_IGN);
   struct sigaction action {};
   action.sa_handler = &StopSignals::handle;
   sigemptyset(&action.sa_mask);

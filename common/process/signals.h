@@ -23,8 +23,8 @@ void ignore_file_size_signal();
 class Signals {
  public:
   // Blocks these signals in the calling thread and in every thread that it starts later, so
-  // create this object first. Ignores SIGPIPE: a closed standard output must not end the training.
-  // Errors carry kInternal.
+  // create this object first. Ignores SIGPIPE from then on: that the reader of the output has ended
+  // must not end the training. Errors carry kInternal.
   static Result<Signals> install();
 
   Signals(Signals&&) = default;
@@ -43,7 +43,8 @@ class Signals {
   sigset_t before_;
 };
 
-// Catches SIGTERM, SIGINT and, unless it is ignored as under nohup, SIGHUP during its lifetime. A
+// Catches SIGTERM, SIGINT and, unless it is ignored as under nohup, SIGHUP during its lifetime.
+// Ignores SIGPIPE from then on, as Signals: Ctrl-C also ends the `tee` that reads the output. A
 // process has one handler per signal, so only one object may exist at a time. A second signal of the
 // same kind terminates a program that does not stop: by its default action or, in process 1, with
 // exit code 128 + n.

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <set>
 
 #include "common/net/socket.h"
@@ -40,6 +41,22 @@ TEST(Signals, LeaveAnIgnoredHangUpIgnored) {
     EXPECT_FALSE(signals.stopped());
   }
   EXPECT_EQ(signal(SIGHUP, before), SIG_IGN);
+}
+
+// As when Ctrl-C ends both a training and the `tee` that reads its output.
+TEST(StopSignals, AnOutputWithoutAReaderDoesNotEndTheProcess) {
+  const pid_t child = fork();
+  if (child == 0) {
+    int ends[2];
+    if (signal(SIGPIPE, SIG_DFL) == SIG_ERR || pipe(ends) != 0) _exit(1);
+    close(ends[0]);
+    { const StopSignals signals; }
+    // Also after its lifetime: the message of a failure follows.
+    _exit(write(ends[1], "\n", 1) == -1 && errno == EPIPE ? 0 : 2);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST(StopSignals, ASignalSetsTheFlagAndTheCancelToken) {
