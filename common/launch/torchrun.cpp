@@ -109,8 +109,9 @@ constexpr Row without_variable(Row row) {
   return row;
 }
 
-constexpr Row on_off(const char* name, Switch member, const char* help, char letter = 0) {
-  return {name, letter, nullptr, member, kText, "", help, nullptr};
+constexpr Row on_off(const char* name, Switch member, const char* help, char letter = 0,
+                     const char* unused = nullptr) {
+  return {name, letter, nullptr, member, kText, "", help, unused};
 }
 
 using Options = TorchrunOptions;
@@ -163,6 +164,15 @@ constexpr Row kRows[] = {
                            "--nproc-per-node auto binds one process to each NUMA node")),
     value("signals-to-handle", &Options::signals_to_handle, kText, "NAME,...", "No effect",
           "SIGTERM and SIGINT stop the processes"),
+    value("shutdown-timeout", &Options::shutdown_timeout, kFromZero, "SECONDS",
+          "Time that the processes have to stop before they are killed; 30 without the flag"),
+    value("log-line-prefix-template", &Options::log_line_prefix_template, kText, "TEXT",
+          "No effect", "each line begins with role, host and local rank"),
+    value("duplicate-stdout-filters", &Options::duplicate_stdout_filters, kText, "TEXT,...",
+          "No effect", "--tee and --redirects store the whole output"),
+    value("duplicate-stderr-filters", &Options::duplicate_stderr_filters, kText, "TEXT,...",
+          "No effect", "--tee and --redirects store the whole output"),
+    on_off("virtual-local-rank", &Options::virtual_local_rank, "No effect", 0, "it is for GPUs"),
     on_off("help", &Options::help, "Print this help", 'h'),
 };
 
@@ -325,7 +335,8 @@ Result<TorchrunOptions> take_torchrun_options(std::vector<std::string>& words,
 std::vector<std::string> unused_options(const TorchrunOptions& options) {
   std::vector<std::string> sentences;
   for (const Row& row : kRows)
-    if (row.unused != nullptr && options.*row.value)
+    if (row.unused != nullptr &&
+        (row.value != nullptr ? (options.*row.value).has_value() : options.*row.on))
       sentences.push_back(fmt::format("--{} has no effect: {}", row.name, row.unused));
   return sentences;
 }

@@ -41,9 +41,14 @@ struct TorchrunOptions {
   std::optional<std::string> logs_specs;
   std::optional<std::string> numa_binding;
   std::optional<std::string> signals_to_handle;
+  std::optional<std::string> shutdown_timeout;  // seconds, an integer from 0
+  std::optional<std::string> log_line_prefix_template;
+  std::optional<std::string> duplicate_stdout_filters;
+  std::optional<std::string> duplicate_stderr_filters;
   bool module = false;     // -m: the script is a Python module
   bool no_python = false;  // --no-python: the script is a program
   bool run_path = false;
+  bool virtual_local_rank = false;
   bool help = false;  // --help: torchrun_help() is wanted, nothing else
 };
 

@@ -29,7 +29,10 @@ std::vector<std::string> worker_command(const TrainJob& job, const PathResolver&
   std::vector<std::string> words = {kWorkerProgram};
   if (processes.automatic || processes.number > 1) {
     const std::string count = processes.automatic ? "auto" : std::to_string(processes.number);
-    words.insert(words.end(), {"agent", "--nproc_per_node=" + count, "--"});
+    // Without it the agent would kill its processes after torchrun's 30 s.
+    const std::int64_t grace = *job.spec.worker.termination_grace_period_seconds;  // has a default
+    words.insert(words.end(), {"agent", "--nproc_per_node=" + count,
+                               fmt::format("--shutdown_timeout={}", grace), "--"});
   }
   words.emplace_back("train");
   const auto add = [&words](std::string_view name, std::string_view value) {

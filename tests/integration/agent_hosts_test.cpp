@@ -106,12 +106,16 @@ std::string command_lines_with(const std::string& text) {
 TEST_F(AgentHosts, TrainOverSshWithTheHashOfOneProcess) {
   const std::string reference = train_in_one_process("one", 1);
   const auto program =
-      start(0, training({hostfile("# both forms\nnode2 slots=1\nlocalhost:1  # first\n")}, "two"));
+      start(0, training({hostfile("# both forms\nnode2 slots=1\nlocalhost:1  # first\n"),
+                         "--rdzv_conf=join_timeout=77", "--shutdown_timeout=99"},
+                        "two"));
   ASSERT_TRUE(program->wait_for_output("membership epoch 1: rank 0 of 2"));
   // The secret is on no command line: ssh's, the shell's, the agents'.
   const std::string lines = command_lines_with("--rdzv-key-file=-");
   EXPECT_THAT(lines, HasSubstr("BatchMode=yes"));
   EXPECT_FALSE(std::regex_search(lines, std::regex("[0-9a-f]{64}"))) << lines;
+  // The agents have the times that the flags give.
+  EXPECT_THAT(lines, AllOf(HasSubstr("join_timeout=77"), HasSubstr("--shutdown-timeout=99")));
   EXPECT_EQ(program->wait(), 0) << program->output();
   output_ = program->output();
   EXPECT_THAT(output_, HasSubstr("[localhost] [worker 0.0] "));

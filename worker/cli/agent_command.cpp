@@ -142,6 +142,7 @@ std::vector<std::string> common_flags(const Flags& flags, const launch::Torchrun
   if (!flags.interface.empty()) add("interface", flags.interface);
   if (!flags.port_range.empty()) add("port-range", flags.port_range);
   add("max-restarts", torchrun.max_restarts);
+  add("shutdown-timeout", torchrun.shutdown_timeout);
   add("role", torchrun.role);
   add("log-dir", torchrun.log_dir);
   add("redirects", torchrun.redirects);

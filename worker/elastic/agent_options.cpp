@@ -21,6 +21,7 @@ constexpr double kKeepAliveSeconds = 5;
 constexpr double kKeepAliveAttempts = 3;
 // The bounds keep deadlines representable.
 constexpr double kMaxSeconds = 1e7;
+constexpr int kMaxShutdownSeconds = 10'000'000;
 
 [[noreturn]] void refuse(const std::string& message) { throw Failure(ExitCode::kUsage, message); }
 
@@ -209,6 +210,9 @@ void set_torchrun_options(AgentOptions& options, const launch::TorchrunOptions& 
   if (flags.rdzv_id && !flags.standalone) options.rdzv_id = *flags.rdzv_id;
   if (flags.max_restarts)
     options.max_restarts = bounded("--max-restarts", *flags.max_restarts, 0, 1000000);
+  if (flags.shutdown_timeout)
+    options.grace_period = std::chrono::seconds(
+        bounded("--shutdown-timeout", *flags.shutdown_timeout, 0, kMaxShutdownSeconds));
   if (flags.local_addr) options.local_addr = *flags.local_addr;
   if (flags.role) options.role = *flags.role;
   if (flags.log_dir) options.logs.directory = *flags.log_dir;

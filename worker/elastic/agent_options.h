@@ -62,7 +62,8 @@ struct AgentOptions {
   std::vector<std::string> notes;
 
   rendezvous::Settings rendezvous;  // timeouts; the world sizes come from the nodes
-  Duration grace_period = std::chrono::seconds(30);         // from the signal to the kill
+  // From the signal that stops the processes to the one that kills them; torchrun's default.
+  Duration grace_period = std::chrono::seconds(30);
   Duration restart_delay = std::chrono::milliseconds(100);  // doubling up to restart_delay_limit
   Duration restart_delay_limit = std::chrono::seconds(10);
   int output_fd = 1;  // destination of the processes' lines

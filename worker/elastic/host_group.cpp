@@ -124,7 +124,9 @@ class HostGroup {
     add("rdzv-backend", "c10d");
     add("rdzv-endpoint", net::to_string(rendezvous_.address()));
     add("rdzv-id", rendezvous_.job_uid());
-    add("rdzv-conf", fmt::format("is_host=false,tls={}", agent.tls ? "true" : "false"));
+    add("rdzv-conf",
+        fmt::format("is_host=false,tls={},join_timeout={}", agent.tls ? "true" : "false",
+                    std::chrono::duration<double>(agent.rdzv_timeout).count()));
     add("rdzv-key-file", "-");
     result.arguments.insert(result.arguments.end(), options_.flags.begin(), options_.flags.end());
     result.arguments.emplace_back("--");

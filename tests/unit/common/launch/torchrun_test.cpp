@@ -71,6 +71,10 @@ const Case kCases[] = {
     {"logs-specs", "mine", &TorchrunOptions::logs_specs, false},
     {"numa-binding", "node", &TorchrunOptions::numa_binding, false},
     {"signals-to-handle", "SIGTERM", &TorchrunOptions::signals_to_handle},
+    {"shutdown-timeout", "300", &TorchrunOptions::shutdown_timeout},
+    {"log-line-prefix-template", "[${rank}]", &TorchrunOptions::log_line_prefix_template},
+    {"duplicate-stdout-filters", "loss", &TorchrunOptions::duplicate_stdout_filters},
+    {"duplicate-stderr-filters", "error", &TorchrunOptions::duplicate_stderr_filters},
 };
 
 std::string underscored(std::string name) {
@@ -121,6 +125,7 @@ TEST(Torchrun, TakesSwitches) {
   EXPECT_TRUE(parse({"--module"}).module);
   EXPECT_TRUE(parse({"--no_python"}).no_python);
   EXPECT_TRUE(parse({"--run-path"}).run_path);
+  EXPECT_TRUE(parse({"--virtual_local_rank"}).virtual_local_rank);
   EXPECT_TRUE(parse({"-h"}).help);
   EXPECT_TRUE(parse({"--nnodes", "1", "--help", "--unknown"}).help);
 }
@@ -172,6 +177,8 @@ TEST(Torchrun, RefusesUnknownFlagsAndBadValues) {
               HasSubstr("an integer from 0 to 65535"));
   EXPECT_THAT(torchrun_refusal({"--monitor-interval", "soon"}), HasSubstr("a number of seconds"));
   EXPECT_THAT(torchrun_refusal({"--monitor-interval", "nan"}), HasSubstr("a number of seconds"));
+  EXPECT_THAT(torchrun_refusal({"--shutdown-timeout", "1.5"}),
+              HasSubstr("expected an integer from 0"));
   EXPECT_THAT(torchrun_refusal({"--start-method", "thread"}),
               HasSubstr("spawn, fork or forkserver"));
   EXPECT_THAT(torchrun_refusal({"--local-ranks-filter", "0,"}), HasSubstr("local ranks"));
@@ -179,15 +186,21 @@ TEST(Torchrun, RefusesUnknownFlagsAndBadValues) {
 
 TEST(Torchrun, SaysWhichOptionsHaveNoEffect) {
   EXPECT_THAT(unused_options(parse({"--nnodes=2", "--tee=3"})), IsEmpty());
-  EXPECT_THAT(unused_options(
-                  parse({"--monitor-interval=5", "--start-method=fork", "--event-log-handler=x",
-                         "--logs-specs=x", "--numa-binding=node", "--signals-to-handle=SIGUSR1"})),
-              ElementsAre(HasSubstr("--monitor-interval has no effect: "),
-                          HasSubstr("--start-method has no effect: "),
-                          HasSubstr("--event-log-handler has no effect: "),
-                          HasSubstr("--logs-specs has no effect: "),
-                          HasSubstr("--numa-binding has no effect: "),
-                          HasSubstr("--signals-to-handle has no effect: ")));
+  EXPECT_THAT(
+      unused_options(parse({"--monitor-interval=5", "--start-method=fork", "--event-log-handler=x",
+                            "--logs-specs=x", "--numa-binding=node", "--signals-to-handle=SIGUSR1",
+                            "--log-line-prefix-template=x", "--duplicate-stdout-filters=x",
+                            "--duplicate-stderr-filters=x", "--virtual-local-rank"})),
+      ElementsAre(HasSubstr("--monitor-interval has no effect: "),
+                  HasSubstr("--start-method has no effect: "),
+                  HasSubstr("--event-log-handler has no effect: "),
+                  HasSubstr("--logs-specs has no effect: "),
+                  HasSubstr("--numa-binding has no effect: "),
+                  HasSubstr("--signals-to-handle has no effect: "),
+                  HasSubstr("--log-line-prefix-template has no effect: "),
+                  HasSubstr("--duplicate-stdout-filters has no effect: "),
+                  HasSubstr("--duplicate-stderr-filters has no effect: "),
+                  HasSubstr("--virtual-local-rank has no effect: ")));
 }
 
 TEST(Torchrun, TakesFurtherFlagsOfTheAgent) {

@@ -71,9 +71,12 @@ TEST(WorkerCommand, StartsAnAgentForSeveralProcesses) {
     EXPECT_THAT(automatic, ::testing::Contains("--nominal_workers=2")) << word;
   }
   const auto words = pod_command(job_of(with("nprocPerNode: 1", "nprocPerNode: 2")));
-  EXPECT_EQ(std::vector<std::string>(words.begin(), words.begin() + 5),
-            (std::vector<std::string>{"tilewright-worker", "agent", "--nproc_per_node=2", "--",
-                                      "train"}));
+  EXPECT_EQ(std::vector<std::string>(words.begin(), words.begin() + 6),
+            (std::vector<std::string>{"tilewright-worker", "agent", "--nproc_per_node=2",
+                                      "--shutdown_timeout=30", "--", "train"}));
+  const std::string patient = with("sharedMemory: 64Mi", "terminationGracePeriodSeconds: 300",
+                                   with("nprocPerNode: 1", "nprocPerNode: 2"));
+  EXPECT_THAT(pod_command(job_of(patient)), ::testing::Contains("--shutdown_timeout=300"));
   EXPECT_EQ(words[words.size() - 2], "--nominal_workers=4");
   EXPECT_EQ(words.back(), "--max_workers=8");
 }

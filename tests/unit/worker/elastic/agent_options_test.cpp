@@ -115,6 +115,13 @@ TEST(AgentOptions, TakesTheKeysOfRdzvConf) {
         << bad;
 }
 
+TEST(AgentOptions, TakesTheTimeToStop) {
+  EXPECT_EQ(options({}).grace_period, seconds(30));  // that of torchrun
+  EXPECT_EQ(options({"--shutdown-timeout=300"}).grace_period, seconds(300));
+  EXPECT_THAT(options_refusal({"--shutdown-timeout=10000001"}),
+              HasSubstr("--shutdown-timeout is \"10000001\", expected an integer from 0 to"));
+}
+
 TEST(AgentOptions, TakesLogsAndNames) {
   const AgentOptions given =
       options({"--log-dir=/logs", "--redirects=0:1,2:3", "--tee=2", "--local-ranks-filter=0,2",
