@@ -16,6 +16,7 @@
 #include "worker/train/collective_limits.h"
 #include "worker/train/connector.h"
 #include "worker/train/epoch_limit.h"
+#include "worker/train/hand_over.h"
 #include "worker/train/inputs.h"
 #include "worker/train/instruction_set.h"
 #include "worker/train/output_retry.h"
@@ -419,31 +420,36 @@ class TrainingRun {
     return true;
   }
 
-  // At the step boundary where all workers have stopped. The workers that continue keep the state; if
-  // none does, rank 0 writes a checkpoint.
+  // At the step boundary where all workers have stopped.
   void hand_over_state(collectives::Mesh& mesh) {
-    // Read once: a signal that comes later is not in what the others hear.
-    bool leaves = session_.stopped().has_value();
-    bool all_leave = session_.has_single_epoch();
-    if (!all_leave) {
+    Departure departure{.is_rank0 = mesh.rank() == 0,
+                        .said_to_leave = said_to_leave_,
+                        .all_said_to_leave = leaving_ == mesh.world(),
+                        // Read once: a signal that comes later is not in what the others hear.
+                        .leaves = session_.stopped().has_value()};
+    if (session_.has_single_epoch()) {
+      departure.all_leave = true;
+    } else {
       try {
-        const auto said = collectives::all_gather(mesh, leaves ? kLeaves : "", sizeof kLeaves,
-                                                  collective_deadline());
-        all_leave = std::ranges::all_of(said, [](const std::string& one) { return !one.empty(); });
+        const auto said = collectives::all_gather(mesh, departure.leaves ? kLeaves : "",
+                                                  sizeof kLeaves, collective_deadline());
+        departure.all_leave =
+            std::ranges::all_of(said, [](const std::string& one) { return !one.empty(); });
       } catch (const Failure&) {
-        // Another worker has heard all and has ended the membership epoch. Then what was said in the
-        // step counts; a worker with a later signal writes its state itself.
         if (!session_.epoch_ended()) throw;
-        leaves = said_to_leave_;
-        all_leave = leaving_ == mesh.world();
       }
     }
-    if (all_leave) {
-      if (has_unsaved_step() && mesh.rank() == 0) trainer_->save_checkpoint(mesh.epoch());
-    } else if (leaves) {
+    const HandOver decision = hand_over(departure);
+    if (decision.writes && has_unsaved_step()) {
+      if (departure.all_leave) {
+        trainer_->save_checkpoint(mesh.epoch());
+      } else {  // others may stay; then those of the next membership epoch write
+        save_checkpoint_or_warn(mesh.epoch());
+      }
+    } else if (decision.is_kept) {
       trainer_->finish_checkpoint_of_epoch();
     }
-    state_is_kept_ = all_leave || leaves;
+    state_is_kept_ = decision.is_kept;
   }
 
   // By the lowest of the ranks that had the state.
