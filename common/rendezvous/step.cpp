@@ -18,6 +18,8 @@ namespace {
 constexpr const char* kJobHasFinished = "the job has finished";
 constexpr const char* kWorkerJoined = "a worker joined";
 
+constexpr const char* kReplacedByNewer = "replaced by a newer process";
+
 // Limit of remembered replaced instances. Each is one restart of a process, so a job has few.
 constexpr std::size_t kMaxFenced = 1024;
 
@@ -100,7 +102,10 @@ class Step {
   // Refuses an instance whose place a newer one has taken, for example one that was lost with its
   // network and is back.
   bool refuse_older_instance(const Join& join);
+  bool is_older_instance(const Join& join) const;
   void replace_older_instance(const MemberId& who);
+  // Removes a member whose place a newer instance has taken.
+  void remove_replaced(Member& old);
   void fence(const MemberId& who);
   // Continues the numbering above `epoch`, a later epoch than any known one, which a member gave
   // up.
@@ -429,25 +434,32 @@ bool Step::holds_newer_epoch(const Join& join) const {
 }
 
 bool Step::refuse_older_instance(const Join& join) {
-  const Epoch theirs = reported_epoch(join);
-  const auto other = s_.members.find(join.who.process);
-  if (theirs == 0 || other == s_.members.end() || other->second.who == join.who) return false;
-  const Epoch others = other->second.latest_epoch;
-  // It is in an epoch of which this coordinator, which has restarted, did not know.
-  if (others == 0 ? holds_newer_epoch(join) : theirs >= others) return false;
+  if (!is_older_instance(join)) return false;
   fence(join.who);
   refuse_replaced(join.who);
   return true;
 }
 
+bool Step::is_older_instance(const Join& join) const {
+  const Epoch theirs = reported_epoch(join);
+  if (theirs == 0) return false;
+  if (const auto other = s_.members.find(join.who.process); other != s_.members.end()) {
+    if (other->second.who == join.who) return false;
+    const Epoch others = other->second.latest_epoch;
+    // It may be in an epoch of which this coordinator, which has restarted, did not know.
+    return others == 0 ? !holds_newer_epoch(join) : theirs < others;
+  }
+  // The other one may not have reconnected to this coordinator.
+  return theirs < s_.latest_epoch &&
+         std::ranges::any_of(s_.epoch_members, [&](const EpochMember& one) {
+           return one.peer.who.process == join.who.process && one.peer.who != join.who;
+         });
+}
+
 void Step::replace_older_instance(const MemberId& who) {
   if (const auto existing = s_.members.find(who.process);
-      existing != s_.members.end() && existing->second.who != who) {
-    const MemberId old = existing->second.who;
-    fence(old);
-    refuse_replaced(old);
-    remove_lost(existing->second, LossKind::kReplaced, "replaced by a newer process");
-  }
+      existing != s_.members.end() && existing->second.who != who)
+    remove_replaced(existing->second);
   // While rebuilding: the older process of the held epoch has not reconnected and is now fenced.
   const auto epoch_member = std::ranges::find_if(s_.epoch_members, [&](const EpochMember& p) {
     return p.peer.who.process == who.process && p.peer.who != who && !p.finished && !p.rejoined;
@@ -456,8 +468,14 @@ void Step::replace_older_instance(const MemberId& who) {
   const MemberId old = epoch_member->peer.who;
   fence(old);
   emit(MemberLost{old, s_.latest_epoch, rank_of(*epoch_member), LossKind::kReplaced,
-                  "replaced by a newer process"});
+                  kReplacedByNewer});
   end_current_epoch(fmt::format("{} was replaced by a newer process", to_string(old.process)));
+}
+
+void Step::remove_replaced(Member& old) {
+  fence(old.who);
+  refuse_replaced(old.who);
+  remove_lost(old, LossKind::kReplaced, kReplacedByNewer);
 }
 
 void Step::fence(const MemberId& who) {
@@ -565,12 +583,17 @@ void Step::adopt_epoch(const Join& join) {
   for (const EpochMember& epoch_member : s_.epoch_members) {
     const Peer& peer = epoch_member.peer;
     const auto existing = s_.members.find(peer.who.process);
-    const bool superseded = existing != s_.members.end() && existing->second.who != peer.who;
+    bool superseded = existing != s_.members.end() && existing->second.who != peer.who;
+    if (superseded && existing->second.latest_epoch != 0 &&
+        existing->second.latest_epoch < held.epoch) {
+      remove_replaced(existing->second);
+      superseded = false;
+    }
     const bool fenced = std::ranges::find(s_.fenced, peer.who) != s_.fenced.end();
     if (!superseded && !fenced) continue;
     if (superseded && !fenced) fence(peer.who);
     emit(MemberLost{peer.who, held.epoch, rank_of(epoch_member), LossKind::kReplaced,
-                    "replaced by a newer process"});
+                    kReplacedByNewer});
     end_current_epoch(
         fmt::format("{} was replaced by a newer process", to_string(peer.who.process)));
     return;

@@ -617,6 +617,42 @@ TEST(Membership, TheProcessOfTheLaterEpochIsTheNewer) {
   }
 }
 
+// Worker 1 was cut off and replaced in epoch 2. It returns while the coordinator restarts.
+TEST(Membership, ALostProcessDoesNotReplaceItsReplacementAfterARestart) {
+  const MemberId lost = member(1, 1), replacement = member(1, 2);
+  for (const bool reconnects : {true, false}) {
+    for (std::vector<MemberId> order = {member(0), lost, replacement};;) {
+      Job job = running_pair();
+      const Assignment old = *job.assigned(lost);
+      job.lose(lost);
+      job.join(replacement);
+      job.join(member(0), 1);
+      const std::vector<Assignment> held = {*job.assigned(member(0)), *job.assigned(replacement)};
+      job.restart(0);
+      bool refused = false, ended = false;
+      for (const MemberId& who : order) {
+        if (who != lost) {
+          job.reconnect(who, held[static_cast<std::size_t>(who.process.worker_index)]);
+        } else if (reconnects) {
+          job.reconnect(who, old);
+        } else {
+          job.join(who, 1);
+        }
+        for (const Refuse& refuse : job.all<Refuse>()) {
+          EXPECT_EQ(refuse.to, lost);
+          refused = true;
+        }
+        ended = ended || job.ended(member(0)) || job.ended(replacement);
+      }
+      EXPECT_TRUE(refused);
+      EXPECT_FALSE(ended);
+      EXPECT_EQ(job.state.phase, Phase::kRunning);
+      EXPECT_EQ(job.state.epoch(), 2u);
+      if (!std::ranges::next_permutation(order).found) break;
+    }
+  }
+}
+
 TEST(Membership, StaleMessagesChangeNothing) {
   Job job = running_pair();
   job.join(member(0), 1);
