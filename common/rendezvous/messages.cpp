@@ -197,7 +197,9 @@ json body(const IndexRequest& request) {
   return {{"type", "index_request"}, {"agent", request.agent_id}};
 }
 json body(const AgentFailed& failed) {
-  return {{"type", "agent_failed"}, {"reason", cut(failed.reason, kMaxReasonBytes)}};
+  json message = {{"type", "agent_failed"}, {"reason", cut(failed.reason, kMaxReasonBytes)}};
+  if (failed.worker_index) message["index"] = *failed.worker_index;
+  return message;
 }
 json body(const WorkerIndex& answer) { return {{"type", "index"}, {"index", answer.index}}; }
 json body(const Assignment& assignment) {
@@ -325,6 +327,9 @@ Result<ClientMessage> decode_client_message(std::string_view text) {
   }
   if (type == "agent_failed") {
     AgentFailed message{fields.string("reason", kMaxReasonBytes)};
+    if (fields.has("index")) {
+      message.worker_index = static_cast<int>(fields.integer("index", 0, kMaxWorkerIndex));
+    }
     return checked<ClientMessage>(fields, std::move(message));
   }
   if (type == "index_request") {

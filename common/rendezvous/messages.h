@@ -52,6 +52,7 @@ struct WorkerIndex {
 // A process of an agent has failed in a way that a restart does not mend.
 struct AgentFailed {
   std::string reason;
+  std::optional<int> worker_index = std::nullopt;  // of its processes; nullopt: an earlier version
 };
 
 using ClientMessage = std::variant<Join, Heartbeat, Finished, Leave, IndexRequest, AgentFailed>;

@@ -10,9 +10,11 @@
 
 namespace tilewright::rendezvous {
 
-// Errors carry kPeerLost: no coordinator, no answer.
+// The coordinator ends the job, unless it continues without the processes of `worker_index`: other
+// processes train, they suffice, and none of these has trained. Errors carry kPeerLost: no
+// coordinator, no answer.
 Status report_failure(const net::Address& coordinator, const std::string& job_uid,
-                      const net::SecretKey& key, bool tls, const std::string& reason,
-                      const net::Wait& wait);
+                      const net::SecretKey& key, bool tls, int worker_index,
+                      const std::string& reason, const net::Wait& wait);
 
 }  // namespace tilewright::rendezvous

@@ -68,6 +68,8 @@ class Server::Impl {
     int hosts = 0;                                         // as in JobSpec
     std::map<ConnectionId, std::uint64_t> index_requests;  // that wait: the agents, as they came
     bool ends_with_an_agent = false;
+    std::set<int>
+        trained;  // worker indices of processes that have reported a phase of the training
     std::optional<std::string> failure;  // of fail_job()
     std::deque<Loss> losses;
     std::uint64_t loss_count = 0;
@@ -112,6 +114,9 @@ class Server::Impl {
   void take_message(ConnectionId id, Connection& connection, const std::string& text);
   void refuse(Connection& connection, Job& job, const std::string& reason);
   void end_with_failure(Job& job, const std::string& reason);
+  void take_failure(Job& job, const AgentFailed& failed, const std::string& peer);
+  // Whether the others train and suffice, while no process of this worker index has trained.
+  static bool continues_without(const Job& job, int worker_index);
   // All of a job, with a reason after telling it to those that have proved the secret.
   void close_connections(const std::string& uid, const std::optional<std::string>& reason);
   bool take_join(ConnectionId id, Connection& connection, Job& job, const Join& join);
@@ -224,6 +229,7 @@ Status Server::Impl::add_job(JobSpec spec) {
           .hosts = spec.hosts,
           .index_requests = {},
           .ends_with_an_agent = spec.ends_with_an_agent,
+          .trained = {},
           .failure = {},
           .losses = {},
           .deadline = {},
@@ -262,6 +268,21 @@ void Server::Impl::end_with_failure(Job& job, const std::string& reason) {
   if (job.failure) return;
   job.failure = reason;
   close_connections(job.uid, reason);
+}
+
+void Server::Impl::take_failure(Job& job, const AgentFailed& failed, const std::string& peer) {
+  const bool continues = failed.worker_index && continues_without(job, *failed.worker_index);
+  log_->error("rendezvous: job {}: {}: {}{}", job.uid, peer, failed.reason,
+              continues ? "; the job continues without this host" : "");
+  if (job.ends_with_an_agent && !continues) end_with_failure(job, failed.reason);
+}
+
+bool Server::Impl::continues_without(const Job& job, int worker_index) {
+  if (job.trained.empty() || job.trained.contains(worker_index)) return false;
+  const auto others = std::ranges::count_if(job.state.members, [&](const auto& entry) {
+    return entry.first.worker_index != worker_index;
+  });
+  return others >= job.state.settings.min_world;
 }
 
 Status Server::Impl::expect(const std::string& uid, const Expect& expect) {
@@ -605,11 +626,9 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
   }
   if (job->failure) return refuse(connection, *job, *job->failure);
   if (const AgentFailed* failed = std::get_if<AgentFailed>(&*message)) {
-    log_->error("rendezvous: job {}: {}: {}", job->uid, connection.peer(), failed->reason);
     connection.send(Acknowledge{});
     close_gracefully(connection);
-    if (job->ends_with_an_agent) end_with_failure(*job, failed->reason);
-    return;
+    return take_failure(*job, *failed, connection.peer());
   }
   if (const Join* join = std::get_if<Join>(&*message)) {
     if (take_join(id, connection, *job, *join)) apply(*job, *join, now_);
@@ -772,8 +791,9 @@ void Server::Impl::apply(Job& job, const Event& event, MonotonicTime now) {
 // A job's progress is that of rank 0, because all ranks compute the same steps.
 void Server::Impl::record_progress(Job& job, const Heartbeat& beat) {
   const State& state = job.state;
-  if (state.current() && beat.epoch == state.epoch() &&
-      state.epoch_members.front().peer.who == beat.who && beat.progress.total_steps > 0) {
+  if (!state.current() || beat.epoch != state.epoch()) return;
+  if (!beat.progress.phase.empty()) job.trained.insert(beat.who.process.worker_index);
+  if (state.epoch_members.front().peer.who == beat.who && beat.progress.total_steps > 0) {
     job.progress = beat.progress;
   }
 }

@@ -170,7 +170,7 @@ void HostRendezvous::fail(const std::string& message, bool is_permanent) {
   if (key_file_.empty() || !is_permanent) return;
   const Status told =
       rendezvous::report_failure(endpoint_, uid_, net::SecretKey::from_file(key_file_).or_throw(),
-                                 tls_, message, net::within(kReportTimeout));
+                                 tls_, worker_index_, message, net::within(kReportTimeout));
   if (!told.ok())
     log_->warn("agent: the other hosts do not know of the failure: {}", told.error().message);
 }

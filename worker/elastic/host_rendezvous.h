@@ -36,7 +36,8 @@ class HostRendezvous {
   // Waits up to `timeout` for the processes of other hosts to finish.
   void wait_for_other_hosts(Duration timeout, const net::WakeUp& cancel);
   // Ends the job for all members, with `message` as the reason. On a host that does not serve, only
-  // a permanent failure: after another the others may continue without this host.
+  // a permanent failure, and only if the others do not continue without this host (see
+  // report_failure()).
   void fail(const std::string& message, bool is_permanent = true);
 
  private:

@@ -413,9 +413,9 @@ TEST(Coordinator, AnAgentsPermanentFailureEndsItsJob) {
     const auto first = client(options(*server, 0));
     auto joined = join_later(*first);
     ASSERT_TRUE(eventually(*server, [](const Snapshot& now) { return now.members.size() == 1; }));
-    ASSERT_TRUE(
-        report_failure(server->address(), kUid, key(), false, "no data on host 1", in(seconds(20)))
-            .ok());
+    ASSERT_TRUE(report_failure(server->address(), kUid, key(), false, 1, "no data on host 1",
+                               in(seconds(20)))
+                    .ok());
     const auto second = client(options(*server, 1));
     auto later = join_later(*second);
     if (!ends) {
@@ -429,6 +429,48 @@ TEST(Coordinator, AnAgentsPermanentFailureEndsItsJob) {
       EXPECT_EQ(result.error().code, ExitCode::kUnsupported);
       EXPECT_EQ(result.error().message, "no data on host 1");
     }
+  }
+}
+
+// Host 2 has other flags or no data.
+TEST(Coordinator, AJobContinuesWithoutAHostThatHasNotTrainedIfTheOthersSuffice) {
+  struct Case {
+    int failed, min_world;
+    bool continues;
+  };
+  for (const auto& [failed, min_world, continues] :
+       {Case{2, 2, true}, Case{2, 3, false}, Case{1, 1, false}}) {
+    SCOPED_TRACE(fmt::format("host {} fails, the minimum is {}", failed, min_world));
+    JobSpec spec{kUid, key(), settings(2, 3, 2)};
+    spec.ends_with_an_agent = true;
+    std::vector<JobSpec> jobs;
+    jobs.push_back(std::move(spec));
+    const auto server = Server::start({}, make_silent_logger(), std::move(jobs)).or_throw();
+    const auto first = client(options(*server, 0)), second = client(options(*server, 1));
+    auto joined = join_later(*first);
+    ASSERT_TRUE(second->join(-1, in(seconds(20))).ok());
+    ASSERT_TRUE(joined.get().ok());
+    Progress training;
+    training.phase = "training";
+    for (Client* member : {first.get(), second.get()}) member->report(training);
+    ASSERT_TRUE(eventually(*server, [](const Snapshot& now) {
+      return std::ranges::all_of(now.members,
+                                 [](const MemberView& one) { return !one.progress.phase.empty(); });
+    }));
+    server->expect(kUid, {min_world, 3, 3, {}}).or_throw();
+    ASSERT_TRUE(report_failure(server->address(), kUid, key(), false, failed, "other flags",
+                               in(seconds(20)))
+                    .ok());
+    const auto late = client(options(*server, 2));
+    auto joins = join_later(*late);
+    if (continues) {
+      EXPECT_TRUE(eventually(*server, [](const Snapshot& now) { return now.members.size() == 3; }));
+      EXPECT_FALSE(first->epoch_ended());
+    } else {
+      EXPECT_EQ(joins.get().error().message, "other flags");
+      EXPECT_TRUE(wait_for_epoch_end(*first, seconds(20)));
+    }
+    late->leave("the test ends", in(seconds(5)));
   }
 }
 

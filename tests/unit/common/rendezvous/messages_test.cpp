@@ -71,6 +71,9 @@ TEST(Messages, ServerMessagesRoundTrip) {
       std::get<HeartbeatReply>(decode_server_message(R"({"type": "pulse"})").value()).running)
       << "of an earlier version";
   EXPECT_EQ(client_round_trip(AgentFailed{"why"}).reason, "why");
+  EXPECT_EQ(client_round_trip(AgentFailed{"why"}).worker_index, std::nullopt)
+      << "of an earlier version";
+  EXPECT_EQ(client_round_trip(AgentFailed{"why", 7}).worker_index, 7);
   EXPECT_EQ(server_round_trip(Unavailable{"too many"}).reason, "too many");
   EXPECT_EQ(server_round_trip(WorkerIndex{kMaxWorkerIndex}).index, kMaxWorkerIndex);
   const std::uint64_t id = std::numeric_limits<std::uint64_t>::max();
