@@ -243,5 +243,25 @@ TEST_F(AgentHosts, C10dServesOnTheHostThatTheEndpointNames) {
   EXPECT_EQ(digest(), reference);
 }
 
+// As users start a script again. Without --rdzv-id all launches have the same job UID.
+TEST_F(AgentHosts, StartAnewWithOverwriteOutputDir) {
+  const std::string reference = train_in_one_process("one", 1, {"--learning_rate=2e-3"});
+  std::ofstream(folder() / "key") << "0123456789abcdef0123456789abcdef";
+  for (const char* learning_rate : {"1e-3", "2e-3"}) {
+    std::vector<std::unique_ptr<RunningProgram>> agents;
+    for (int host = 0; host < 2; ++host) {
+      agents.push_back(start(
+          host,
+          training({"--nnodes=2", fmt::format("--node-rank={}", host), "--master-addr=node1",
+                    "--rdzv_key_file=" + (folder() / "key").string()},
+                   "two",
+                   {"--overwrite_output_dir", fmt::format("--learning_rate={}", learning_rate)})));
+    }
+    for (const auto& agent : agents) EXPECT_EQ(agent->wait(), 0) << agent->output();
+    output_ = agents.front()->output();
+  }
+  EXPECT_EQ(digest(), reference);
+}
+
 }  // namespace
 }  // namespace tilewright

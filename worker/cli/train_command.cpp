@@ -174,7 +174,8 @@ int train(const std::vector<std::string>& flags) {
       elastic::detect_launcher(environment_variable);
   std::vector<std::string> notes;
   train::RunOptions options = make_options(arguments, notes, launched);
-  options.output_dir_of_rank0 = expanded.dates;
+  options.output_dir_of_one = expanded.dates;
+  options.launch_time = launch_time(environment_variable);
   LogLevel level = log_level(environment_variable(env::kLogLevel));
   if (!level.note.empty()) notes.push_back(std::move(level.note));
   const auto log =

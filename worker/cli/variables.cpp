@@ -20,21 +20,6 @@ namespace {
 
 constexpr std::int64_t kLatestLaunch = 7258118400;  // the year 2200
 
-std::int64_t launch_time(const GetVariable& variable) {
-  const std::string text = variable(env::kLaunchTime);
-  if (text.empty()) {
-    return std::chrono::duration_cast<std::chrono::seconds>(wall_now().time_since_epoch()).count();
-  }
-  std::int64_t seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size() || seconds < 0 ||
-      seconds > kLatestLaunch) {
-    throw Failure(ExitCode::kUsage, fmt::format("{}: found {}, expected seconds since 1970",
-                                                env::kLaunchTime, quoted_excerpt(text)));
-  }
-  return seconds;
-}
-
 // Whether the last --output_dir holds a date.
 bool dates_output_dir(const std::vector<std::string>& arguments) {
   bool dates = false;
@@ -104,13 +89,28 @@ LogLevel log_level(const std::string& loglevel) {
                               env::kLogLevel, quoted_excerpt(loglevel))};
 }
 
+std::optional<std::int64_t> launch_time(const GetVariable& variable) {
+  const std::string text = variable(env::kLaunchTime);
+  if (text.empty()) return std::nullopt;
+  std::int64_t seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || seconds < 0 ||
+      seconds > kLatestLaunch) {
+    throw Failure(ExitCode::kUsage, fmt::format("{}: found {}, expected seconds since 1970",
+                                                env::kLaunchTime, quoted_excerpt(text)));
+  }
+  return seconds;
+}
+
 ExpandedArguments expand_arguments(const std::vector<std::string>& arguments,
                                    const GetVariable& variable) {
   ExpandedArguments expanded{arguments};
   for (std::string& argument : expanded.arguments) {
     if (!launch::holds_date(argument)) continue;
     expanded.dates = true;
-    argument = launch::expand_dates(argument, launch_time(variable)).or_throw();
+    const std::int64_t time = launch_time(variable).value_or(
+        std::chrono::duration_cast<std::chrono::seconds>(wall_now().time_since_epoch()).count());
+    argument = launch::expand_dates(argument, time).or_throw();
   }
   const std::string kept = expanded.dates ? variable(env::kOutputDir) : "";
   if (!kept.empty() && dates_output_dir(arguments)) {

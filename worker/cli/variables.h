@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,9 @@ struct ExpandedArguments {
   std::vector<std::string> arguments;
   bool dates = false;  // some held $(date ...)
 };
+// TILEWRIGHT_LAUNCH_TIME in seconds since 1970; nullopt: not set. Throws Failure(kUsage).
+std::optional<std::int64_t> launch_time(const GetVariable& variable);
+
 // Expands each $(date ...) with the start of the job: TILEWRIGHT_LAUNCH_TIME, or now. An --output_dir
 // with a date becomes TILEWRIGHT_OUTPUT_DIR if that is set. Throws Failure(kUsage).
 ExpandedArguments expand_arguments(const std::vector<std::string>& arguments,

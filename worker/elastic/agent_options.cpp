@@ -264,7 +264,7 @@ void complete_options(AgentOptions& options, const GetVariable& environment) {
       options.rdzv_endpoint->port == 0)
     refuse(
         "--rdzv_endpoint is missing, expected host:port of the first host with --nnodes above 1");
-  if (options.rdzv_id.empty()) options.rdzv_id = "none";  // as torchrun
+  if (options.rdzv_id.empty()) options.rdzv_id = kUnnamedJob;
   if (options.rdzv_key_file.empty() && !options.rdzv_key)
     refuse(
         "--rdzv_key_file is missing, expected a copy of the same file on all hosts with --nnodes "

@@ -30,8 +30,10 @@
 
 namespace tilewright::elastic {
 
-// Of the UID of an agent without --rdzv_id: it names a launch, not a job.
+// Of the UID of an agent on one host without --rdzv_id: it names a launch, not a job.
 inline constexpr std::string_view kLaunchUidPrefix = "agent-";
+// The UID of agents on several hosts without --rdzv_id, as in torchrun: it names neither.
+inline constexpr const char* kUnnamedJob = "none";
 
 struct SessionSettings {
   std::optional<net::Address> coordinator;  // nullopt: standalone
@@ -72,13 +74,14 @@ class Session {
   // A lost process ends the run.
   bool has_single_epoch() const { return is_standalone() || settings_.single_epoch; }
   const std::string& job_uid() const { return settings_.job_uid; }
-  // The UID that owns the output; empty: it follows from the flags, so that the next launch resumes.
-  // A launch that overwrites has its own.
+  // The UID that owns the output; empty: it follows from the flags, so that the next launch resumes,
+  // or is one of this launch if that overwrites.
   std::string output_uid(bool overwrite) const {
-    const bool names_job =
-        !settings_.single_epoch && !settings_.job_uid.starts_with(kLaunchUidPrefix);
-    return names_job || overwrite ? settings_.job_uid : "";
+    if (settings_.single_epoch || has_unnamed_job()) return "";
+    const bool names_launch = settings_.job_uid.starts_with(kLaunchUidPrefix);
+    return names_launch && !overwrite ? "" : settings_.job_uid;
   }
+  bool has_unnamed_job() const { return settings_.job_uid == kUnnamedJob; }
   const net::SecretKey& key() const;  // not in a standalone process
   bool tls() const { return settings_.tls; }
   // The address to listen at for the other workers: settings.transport_host, the address of

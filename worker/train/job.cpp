@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "common/base/random.h"
 #include "common/base/sha256.h"
 #include "common/contract/model_files.h"
 #include "common/contract/tasks.h"
@@ -280,11 +279,9 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   check_head_is_trained(job);
   end_part("weight verification");
   // Without a UID, equal flags, data and weights are the same job, which the next launch resumes.
-  // With --overwrite_output_dir each launch is a new job, as in Hugging Face's scripts.
   if (job.uid.empty()) {
-    job.uid = settings.overwrite_output_dir ? "launch-" + random_uuid()
-                                            : std::string(checkpoint::kHashedUidPrefix) +
-                                                  sha256_hex(job.fingerprint.dump()).substr(0, 16);
+    job.uid = std::string(checkpoint::kHashedUidPrefix) +
+              sha256_hex(job.fingerprint.dump()).substr(0, 16);
   }
   job.fingerprint["kernels"] = kernels::kNumericsVersion;
   return job;

@@ -4,6 +4,7 @@
 #include <climits>
 #include <functional>
 
+#include "common/base/random.h"
 #include "common/base/sha256.h"
 #include "common/contract/log_lines.h"
 #include "common/contract/training_report.h"
@@ -160,7 +161,7 @@ class TrainingRun {
     check_start_is_kept(settings_);
     pool_.emplace(options.threads, options.thread_cpus);
     const FeatureCache features = feature_cache(settings_, hub, log);
-    job_ = load_job(settings_, session.output_uid(settings_.overwrite_output_dir),
+    job_ = load_job(settings_, output_uid(),
                     {.task = nullptr,
                      .tables = resolve_data_set(settings_, hub),
                      .pool = &*pool_,
@@ -360,7 +361,7 @@ class TrainingRun {
     const bool keeps_output = mesh.rank() == 0 && trainer_->keeps_output();
     if (!keeps_output) trainer_->finish_checkpoint_of_epoch();
     const elastic::StateAgreement agreement = agree(mesh, connection.resume_step);
-    if (options_.output_dir_of_rank0) adopt_output_dir(mesh);
+    if (options_.output_dir_of_one || session_.has_unnamed_job()) adopt_output(mesh, agreement);
     trainer_->begin_epoch(mesh);
     check_memory_across_ranks(*trainer_, mesh, new_worker_);
     new_worker_ = false;
@@ -482,9 +483,26 @@ class TrainingRun {
     log_.info("{}", continuation_line(summary));
   }
 
-  void adopt_output_dir(collectives::Mesh& mesh) {
-    settings_.output_dir = job_.settings.output_dir = collectives::broadcast_string(
-        mesh, 0, settings_.output_dir, PATH_MAX, collective_deadline());
+  // Empty: that of the flags, data and weights.
+  std::string output_uid() const {
+    std::string uid = session_.output_uid(settings_.overwrite_output_dir);
+    // With --overwrite_output_dir each launch is a new job, as in Hugging Face's scripts.
+    if (uid.empty() && settings_.overwrite_output_dir) {
+      uid = "launch-" +
+            (options_.launch_time ? std::to_string(*options_.launch_time) : random_uuid());
+    }
+    return uid;
+  }
+
+  // The output directory and its UID are those of a worker that has trained, so that a new rank 0
+  // continues to write there; without one, those of rank 0.
+  void adopt_output(collectives::Mesh& mesh, const elastic::StateAgreement& agreement) {
+    const int root = agreement.senders.empty() ? 0 : agreement.senders.front();
+    const auto adopt = [&](const std::string& own) {
+      return collectives::broadcast_string(mesh, root, own, PATH_MAX, collective_deadline());
+    };
+    settings_.output_dir = job_.settings.output_dir = adopt(settings_.output_dir);
+    job_.uid = adopt(job_.uid);
   }
 
   // Restores the state before it writes the ownership marker, so that a refused start leaves no
@@ -683,7 +701,7 @@ class TrainingRun {
   elastic::Session& session_;
   Logger& log_;
   const TrainingArguments& arguments_;
-  Settings settings_;  // constant after the constructor, but for adopt_output_dir()
+  Settings settings_;  // constant after the constructor, but for adopt_output()
   Faults faults_;
   std::unique_ptr<metrics::Exposition> exposition_;  // null: /metrics is not served
   Job job_;

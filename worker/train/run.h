@@ -25,9 +25,12 @@ struct RunOptions {
   int default_world_size = 1;      // if --nominal_workers is 0
   int default_virtual_shards = 0;  // if --virtual_shards is 0; 0: automatic
   std::int64_t worker_index = 0;
-  // All workers take the output directory of rank 0, because the flag holds a date, which they can
+  // All workers take the output directory of one, because the flag holds a date, which they can
   // have expanded at other times or in other time zones.
-  bool output_dir_of_rank0 = false;
+  bool output_dir_of_one = false;
+  // When the agent that starts rank 0 was started, in seconds since 1970; nullopt: no agent, or it
+  // starts processes of other ranks only.
+  std::optional<std::int64_t> launch_time;
   std::string fault;  // TILEWRIGHT_FAULT
   // Address of /metrics; nullopt: not served.
   std::optional<net::Address> metrics_address;
