@@ -443,17 +443,19 @@ bool Step::refuse_older_instance(const Join& join) {
 bool Step::is_older_instance(const Join& join) const {
   const Epoch theirs = reported_epoch(join);
   if (theirs == 0) return false;
+  std::optional<Epoch> others;
   if (const auto other = s_.members.find(join.who.process); other != s_.members.end()) {
     if (other->second.who == join.who) return false;
-    const Epoch others = other->second.latest_epoch;
-    // It may be in an epoch of which this coordinator, which has restarted, did not know.
-    return others == 0 ? !holds_newer_epoch(join) : theirs < others;
+    others = other->second.latest_epoch;
   }
-  // The other one may not have reconnected to this coordinator.
-  return theirs < s_.latest_epoch &&
-         std::ranges::any_of(s_.epoch_members, [&](const EpochMember& one) {
-           return one.peer.who.process == join.who.process && one.peer.who != join.who;
-         });
+  // A member of the current epoch may not have reconnected to this coordinator, which has restarted.
+  if (std::ranges::any_of(s_.epoch_members, [&](const EpochMember& one) {
+        return one.peer.who.process == join.who.process && one.peer.who != join.who;
+      }))
+    others = s_.latest_epoch;
+  if (!others) return false;
+  // Without a report of the other one, the coordinator may not know this one's epoch yet.
+  return *others == 0 ? !holds_newer_epoch(join) : theirs < *others;
 }
 
 void Step::replace_older_instance(const MemberId& who) {

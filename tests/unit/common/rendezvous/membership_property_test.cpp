@@ -377,6 +377,8 @@ class History {
         processes_[assign->to].holds = assign->assignment;
       } else if (const auto* drop = std::get_if<CloseConnection>(&action)) {
         processes_[drop->to].connected = false;
+      } else if (const auto* lost = std::get_if<MemberLost>(&action)) {
+        check_replacement(*lost);
       }
     }
     // A late join may get its assignment and, because a deadline is due, its end in one step.
@@ -391,6 +393,16 @@ class History {
                         (!before.current() || state_.latest_epoch != before.latest_epoch) &&
                         state_.phase != Phase::kRebuilding && !assigns.empty();
     if (formed) check_formed(assigns);
+  }
+
+  // A process that has been in an epoch is older than one of a later epoch.
+  void check_replacement(const MemberLost& lost) const {
+    if (lost.kind != LossKind::kReplaced) return;
+    const auto found = state_.members.find(lost.who.process);
+    if (found == state_.members.end()) return;
+    const Member& newer = found->second;
+    ASSERT_TRUE(newer.latest_epoch == 0 || newer.latest_epoch >= lost.epoch)
+        << "a process of epoch " << newer.latest_epoch << " replaces one of epoch " << lost.epoch;
   }
 
   void check_formed(const std::vector<Assign>& assigns) {
