@@ -67,7 +67,7 @@ tarball-debian-11: tarball model ## trains with the tarball in a Debian 11 root;
 e2e: export KUBECONFIG ?= $(wildcard $(shell tests/cluster/cluster folder)/kubeconfig)
 e2e: test-deps model ## the end-to-end tests on the cluster of KUBECONFIG, by default that of `make cluster`
 	$(MAKE) build TARGETS=e2e_tests
-	ctest --preset $(PRESET) -L e2e -j 1; code=$$?; .ci/skipped $(BUILD) && exit $$code # one at a time: some tests stop the kubelet
+	ctest --preset $(PRESET) -L e2e -j 2; code=$$?; .ci/skipped $(BUILD) && exit $$code
 
 peers: peers-kubeflow peers-torchrun ## tests with Kubeflow's operator and with torchrun
 

@@ -148,11 +148,12 @@ if(TILEWRIGHT_TESTS)
   add_custom_target(tests)
 endif()
 
-# tilewright_tests(NAME LABEL [OPTIMIZED] [ALONE] SOURCES ... DEPENDS module ...): a GoogleTest program; ALONE: no other test
-# runs at the same time. A program of unit or golden tests is one ctest test, because 3,000 processes would take a minute to
-# start; otherwise each of its tests is one.
+# tilewright_tests(NAME LABEL [OPTIMIZED] [ALONE] SOURCES ... DEPENDS module ... TOGETHER filter ...): a GoogleTest program.
+# ALONE: no other test runs at the same time; TOGETHER: this holds for all its tests but those of the filters. A program of
+# unit or golden tests is one ctest test, because 3,000 processes would take a minute to start; otherwise each of its tests
+# is one.
 function(tilewright_tests name label)
-  cmake_parse_arguments(TESTS "OPTIMIZED;ALONE" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TESTS "OPTIMIZED;ALONE" "" "SOURCES;DEPENDS;LIBRARIES;TOGETHER" ${ARGN})
   include(GoogleTest)
   add_executable(${name} ${TESTS_SOURCES})
   if(TESTS_OPTIMIZED)
@@ -179,10 +180,15 @@ function(tilewright_tests name label)
     set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout})
   else()  # COST: long tests first
     set(properties LABELS ${label} TIMEOUT ${timeout} COST 10)
-    if(TESTS_ALONE)
+    list(JOIN TESTS_TOGETHER : together)
+    if(together)
+      gtest_discover_tests(${name} TEST_FILTER ${together} PROPERTIES ${properties} DISCOVERY_TIMEOUT 60)
+      set(others TEST_FILTER -${together})
+    endif()
+    if(TESTS_ALONE OR together)
       list(APPEND properties RUN_SERIAL TRUE)
     endif()
-    gtest_discover_tests(${name} PROPERTIES ${properties} DISCOVERY_TIMEOUT 60)
+    gtest_discover_tests(${name} ${others} PROPERTIES ${properties} DISCOVERY_TIMEOUT 60)
   endif()
 endfunction()
 

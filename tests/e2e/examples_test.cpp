@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <future>
 #include <optional>
 #include <regex>
 #include <sstream>
@@ -108,6 +109,9 @@ class Examples : public testing::KubernetesTest {
 };
 
 TEST_F(Examples, TrainAModelWithTheCommandsOfTheReadme) {
+  // On the CPU that the pod leaves idle: only one of the two fits on the test's node.
+  std::future<std::string> local =
+      std::async(std::launch::async, [this] { return hash_of_local_run(); });
   std::optional<testing::RunningProgram> watch;
   std::string log;
   for (const std::string& line : commands()) {
@@ -127,7 +131,7 @@ TEST_F(Examples, TrainAModelWithTheCommandsOfTheReadme) {
   EXPECT_THAT(watch->output(), ContainsRegex("mrpc +Running +[0-9]+/[0-9]+ +loss 0\\.[0-9]+ +"));
   EXPECT_THAT(log, HasSubstr("accuracy"));
 
-  EXPECT_EQ(sum("mrpc"), hash_of_local_run());
+  EXPECT_EQ(sum("mrpc"), local.get());
   EXPECT_TRUE(fs::exists(root() / "mrpc/config.json"));
   // Deletes everything that the commands created.
   for (const char* kind : {"trainjobs", "pods", "pvc", "services", "secrets", "networkpolicies"}) {
