@@ -505,7 +505,9 @@ void Step::resend_assignment(const Join& join, EpochMember& epoch_member) {
       epoch_member.present && (member == nullptr || !member->disconnected))
     return;
   epoch_member.present = true;
-  upsert_member(join, MemberState::kInEpoch).last_rank = rank_of(epoch_member);
+  Member& member = upsert_member(join, MemberState::kInEpoch);
+  member.last_rank = rank_of(epoch_member);
+  member.latest_epoch = s_.latest_epoch;
   apply_due_transitions();
 }
 

@@ -246,6 +246,17 @@ TEST(Membership, ALostAssignmentIsSentAgainAfterAReconnect) {
   EXPECT_TRUE(job.tick_after(seconds(3)).empty()) << "it has reconnected";
 }
 
+// The coordinator has restarted, and the assignment of one member was lost.
+TEST(Membership, AMemberThatIsAssignedAgainIsOneOfTheLatestEpoch) {
+  Job job = running_pair();
+  const Assignment held = *job.assigned(member(0));
+  job.restart(1);
+  job.reconnect(member(0), held);
+  job.join(member(1));
+  ASSERT_EQ(job.assigned(member(1))->epoch, 1u);
+  EXPECT_EQ(job.state.members.at(member(1).process).latest_epoch, 1u);
+}
+
 TEST(Membership, AMemberThatDiesBeforeTheStepBoundaryIsLostWhenTheOthersAreThere) {
   for (const bool died_first : {true, false}) {
     Job job = running_pair(3);
