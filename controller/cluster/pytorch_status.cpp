@@ -15,6 +15,10 @@ using nlohmann::json;
 constexpr const char* kField = "tilewright";
 constexpr const char* kReason = "OperatorState";
 
+bool holds_state(const json& condition) {
+  return string_member(condition, "type") == kStateCondition;
+}
+
 }  // namespace
 
 json encode_status(const api::PyTorchJobStatus& status, StatusLayout layout) {
@@ -35,14 +39,19 @@ json encode_status(const api::PyTorchJobStatus& status, StatusLayout layout) {
   return encoded;
 }
 
+StatusLayout layout_of(const json& status) {
+  const json& conditions = member(status, "conditions");
+  const bool in_condition = conditions.is_array() && std::ranges::any_of(conditions, holds_state);
+  return in_condition && member(status, kField).is_null() ? StatusLayout::kCondition
+                                                          : StatusLayout::kField;
+}
+
 void restore_state(json& object) {
   const auto status = object.find("status");
   if (status == object.end() || !status->is_object()) return;
   const auto conditions = status->find("conditions");
   if (conditions == status->end() || !conditions->is_array()) return;
-  const auto found = std::ranges::find_if(*conditions, [](const json& condition) {
-    return string_member(condition, "type") == kStateCondition;
-  });
+  const auto found = std::ranges::find_if(*conditions, holds_state);
   if (found == conditions->end()) return;
   json state = json::parse(string_member(*found, "message"), nullptr, false);
   conditions->erase(found);

@@ -21,6 +21,9 @@ inline constexpr const char* kStateCondition = "TilewrightState";
 
 nlohmann::json encode_status(const api::PyTorchJobStatus& status, StatusLayout layout);
 
+// The layout of a stored status.
+StatusLayout layout_of(const nlohmann::json& status);
+
 // Moves the message of the condition into status.tilewright of the stored object, in which
 // decode_pytorchjob() expects it. A message that is no JSON object counts as absent.
 void restore_state(nlohmann::json& object);

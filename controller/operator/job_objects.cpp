@@ -70,11 +70,12 @@ class TrainJobObjects final : public JobObjects {
 class PyTorchJobObjects final : public JobObjects {
  public:
   PyTorchJobObjects(const api::TrainJob& view, const api::PyTorchJob& job,
-                    const std::vector<policy::Worker>& workers, std::atomic<bool>& drops_state,
-                    std::string tcpstore)
+                    const std::vector<policy::Worker>& workers, const json& stored,
+                    std::atomic<bool>& drops_state, std::string tcpstore)
       : view_(view),
         job_(job),
         workers_(workers),
+        stored_layout_(cluster::layout_of(stored)),
         drops_state_(drops_state),
         tcpstore_(std::move(tcpstore)) {}
 
@@ -111,7 +112,7 @@ class PyTorchJobObjects final : public JobObjects {
   json status(const api::TrainJobStatus& status) const override {
     return cluster::encode_status(
         cluster::status_of(job_, status, workers_, wall_now()),
-        drops_state_ ? cluster::StatusLayout::kCondition : cluster::StatusLayout::kField);
+        drops_state_ ? cluster::StatusLayout::kCondition : stored_layout_);
   }
   bool accept_stored(const json& written, const json& stored) const override {
     if (!cluster::state_was_dropped(written, stored)) return true;
@@ -126,6 +127,7 @@ class PyTorchJobObjects final : public JobObjects {
   const api::TrainJob& view_;
   const api::PyTorchJob& job_;
   const std::vector<policy::Worker>& workers_;
+  const cluster::StatusLayout stored_layout_;
   std::atomic<bool>& drops_state_;
   const std::string tcpstore_;
 };
@@ -139,9 +141,10 @@ std::unique_ptr<JobObjects> train_job_objects(const api::TrainJob& job) {
 std::unique_ptr<JobObjects> pytorch_job_objects(const api::TrainJob& view,
                                                 const api::PyTorchJob& job,
                                                 const std::vector<policy::Worker>& workers,
-                                                std::atomic<bool>& drops_state,
+                                                const json& stored, std::atomic<bool>& drops_state,
                                                 std::string tcpstore) {
-  return std::make_unique<PyTorchJobObjects>(view, job, workers, drops_state, std::move(tcpstore));
+  return std::make_unique<PyTorchJobObjects>(view, job, workers, stored, drops_state,
+                                             std::move(tcpstore));
 }
 
 }  // namespace tilewright::controller

@@ -155,7 +155,7 @@ void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
   const auto objects = kind == JobKind::kTrainJob
                            ? train_job_objects(observed.job)
                            : pytorch_job_objects(observed.job, *decoded.pytorch, observed.workers,
-                                                 drops_state_, tcpstore);
+                                                 decoded.status, drops_state_, tcpstore);
   const ApplyResult outcome =
       deps_.applier.apply(observed.job, decoded.status, plan, expectations, wait, *objects);
 

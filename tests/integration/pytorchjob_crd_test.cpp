@@ -285,7 +285,7 @@ TEST_F(PyTorchJobCrd, StoresTheStatusThatTheOperatorWrites) {
   ASSERT_EQ(answer.status, 200) << answer.message();
   const api::DecodedPyTorchJob decoded = api::decode_pytorchjob(answer.json());
   ASSERT_TRUE(decoded.ok()) << sentences(decoded.errors);
-  // Kubeflow's CRD drops the operator's own records; an annotation keeps them there.
+  // Kubeflow's CRD drops the operator's own state; a condition holds it there.
   if (is_kubeflows()) status.tilewright = {};
   EXPECT_EQ(decoded.job.status, status) << answer.body;
   const CommandResult table = control_plane().kubectl({"get", "pytorchjobs"});

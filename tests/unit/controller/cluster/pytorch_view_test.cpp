@@ -291,6 +291,9 @@ TEST(StatusLayout, AConditionHoldsTheStateWhereTheFieldIsDropped) {
   EXPECT_EQ(carried["conditions"][0]["type"], kStateCondition);
   EXPECT_EQ(carried["conditions"][1]["type"], "Running") << "what kubectl get shows";
   json object = {{"status", carried}};
+  EXPECT_EQ(layout_of(carried), StatusLayout::kCondition);
+  EXPECT_EQ(layout_of(whole), StatusLayout::kField);
+  EXPECT_EQ(layout_of(json()), StatusLayout::kField) << "the job is new";
   restore_state(object);
   EXPECT_EQ(object["status"]["conditions"].size(), 1U);
   EXPECT_EQ(object["status"]["tilewright"]["restarts"]["program"], 3);

@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "common/contract/labels.h"
 #include "controller/api/encode.h"
 #include "controller/cluster/objects.h"
 #include "controller/cluster/pytorch_objects.h"
+#include "controller/cluster/pytorch_status.h"
 #include "controller/cluster/pytorch_view.h"
 #include "tests/support/silent_logger.h"
 #include "tests/unit/controller/api/manifest.h"
@@ -70,7 +72,8 @@ class ApplierTest : public ::testing::Test {
     Applier applier(
         {api.client(), guard, *hub, keys, recorder, pool, {"monitoring"}, gang_scheduler},
         [] { return "10.96.0.7:29400"; }, make_silent_logger());
-    return applier.apply(job, api::to_json(job.status), plan, expectations, kube::soon(), objects);
+    return applier.apply(job, stored.value_or(api::to_json(job.status)), plan, expectations,
+                         kube::soon(), objects);
   }
 
   // A plan with all its parts: worker 1 has ended and is recreated.
@@ -118,6 +121,7 @@ class ApplierTest : public ::testing::Test {
 
   ScriptedApi api;
   api::TrainJob job;
+  std::optional<json> stored;  // the status in the API server, if it is not that of a TrainJob
   JobExpectations expectations;
   TaskPool pool{3};
   std::string gang_scheduler;
@@ -534,7 +538,9 @@ class PyTorchApplierTest : public ApplierTest {
   }
   ApplyResult apply(const Plan& plan) {
     std::atomic<bool> drops_state{false};
-    return ApplierTest::apply(plan, *pytorch_job_objects(job, pytorch, {}, drops_state, ""));
+    return ApplierTest::apply(
+        plan,
+        *pytorch_job_objects(job, pytorch, {}, stored.value_or(json::object()), drops_state, ""));
   }
   static std::string service_path(int index) {
     return fmt::format("{}/qa-worker-{}", kServices, index);
@@ -556,6 +562,23 @@ TEST_F(PyTorchApplierTest, CreatesThePodGroupOfTheOperatorsGangScheduler) {
   const json group = api.body_of("POST /apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups");
   EXPECT_EQ(group["spec"]["minMember"], 2);
   EXPECT_EQ(api.body_of(kPostPod)["spec"]["schedulerName"], "scheduler-plugins-scheduler");
+}
+
+// Kubeflow's CRD drops status.tilewright. A write with this field would remove the state until the
+// next write, and an operator that dies between the two would lose it.
+TEST_F(PyTorchApplierTest, ANewLeaderWritesTheStateIntoTheConditionThatHoldsIt) {
+  api::PyTorchJobStatus status;
+  status.tilewright.restarts.program = 1;
+  stored = cluster::encode_status(status, cluster::StatusLayout::kCondition);
+  Plan plan;
+  plan.status = job.status;
+  plan.status->restarts.program = 2;
+  ASSERT_TRUE(apply(plan).complete);
+  json written = api.body_of("PATCH /apis/kubeflow.org/v1/namespaces/ns/pytorchjobs/qa/status");
+  EXPECT_FALSE(written["status"].contains("tilewright")) << written;
+  cluster::restore_state(written);
+  EXPECT_EQ(written.value(json::json_pointer("/status/tilewright/restarts/program"), 0), 2)
+      << written;
 }
 
 TEST_F(PyTorchApplierTest, DeletesAServiceBeforeItsPod) {
