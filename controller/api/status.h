@@ -77,6 +77,7 @@ struct FailureRecord {
   std::string pod;         // pod name; process name under `tilewright up`
   std::string pod_uid;
   std::string node;
+  std::string init_container;  // that failed before the worker started; empty: none
   FailureCause cause = FailureCause::kProgram;
   std::optional<std::int64_t> exit_code;  // absent after a signal, or if unknown
   std::optional<std::int64_t> signal;

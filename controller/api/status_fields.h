@@ -70,6 +70,11 @@ void visit_fields(Visitor& visitor, Of<FailureRecord> auto& failure) {
   visitor(Field{"podUID", "UID of the pod."}, failure.pod_uid);
   visitor(Field{"node", "Node on which the pod ran."}, failure.node);
   visitor(
+      Field{"initContainer",
+            "Init container that failed, to which exitCode, signal, reason and lastLines belong. "
+            "Unset if the worker itself failed."},
+      failure.init_container);
+  visitor(
       Field{
           "cause",
           "What caused the failure: the program, the infrastructure (eviction, preemption, loss of "

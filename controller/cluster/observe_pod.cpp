@@ -80,6 +80,19 @@ void read_container_state(const json& state, Worker& worker) {
   worker.last_lines = string_member(terminated, "message");
 }
 
+// null if none failed. An init container that fails ends its pod, so it is the last one that has
+// started; sidecars that were killed with it come before.
+const json& find_failed_init_container(const json& status) {
+  static const json kNone;
+  const json& all = member(status, "initContainerStatuses");
+  if (!all.is_array()) return kNone;
+  const auto failed = std::find_if(all.rbegin(), all.rend(), [](const json& container) {
+    const json& code = member(member(member(container, "state"), "terminated"), "exitCode");
+    return code.is_number_integer() && code != 0;
+  });
+  return failed == all.rend() ? kNone : *failed;
+}
+
 // True if a container other than the worker runs. Sidecars among the init containers end with the
 // worker.
 bool other_containers_run(const json& status, const char* worker_container) {
@@ -125,6 +138,12 @@ std::optional<Worker> worker_of_pod(const json& pod) {
 
   read_container_state(
       member(find_named(member(status, "containerStatuses"), "name", container), "state"), worker);
+  if (worker.phase == WorkerPhase::kFailed && !worker.exit_code) {
+    if (const json& failed = find_failed_init_container(status); !failed.is_null()) {
+      worker.init_container = string_member(failed, "name");
+      read_container_state(member(failed, "state"), worker);
+    }
+  }
   // The pod's phase depends on its other containers too, and a kubelet reports Running for a moment
   // after its only container has ended.
   if (worker.phase != WorkerPhase::kPending && worker.exit_code) {

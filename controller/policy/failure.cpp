@@ -118,7 +118,9 @@ api::FailureRecord failure_of(const Observed& observed, const Worker& worker, Fa
     if (progress.step > 0 || progress.total_steps > 0) record.step = progress.step;
     record.rank = last_rank(*observed.rendezvous, worker);
   }
-  const bool own_codes = runs_tilewright(observed);
+  record.init_container = worker.init_container;
+  const bool own_codes = runs_tilewright(observed) && worker.init_container.empty();
+  const bool trainjob = observed.traits.runs_tilewright && worker.init_container.empty();
   if (worker.exit_code) {
     const int code = *worker.exit_code;
     // 144 is also 128 + 16 (SIGSTKFLT), a signal that Linux never sends.
@@ -130,7 +132,7 @@ api::FailureRecord failure_of(const Observed& observed, const Worker& worker, Fa
     }
   }
   record.last_lines = last_log_lines(worker.last_lines);
-  set_reason(record, worker, kind, own_codes, observed.traits.runs_tilewright);
+  set_reason(record, worker, kind, own_codes, trainjob);
   return record;
 }
 

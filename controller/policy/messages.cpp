@@ -128,9 +128,12 @@ struct BlockedMessage {
     const std::string failure = cause.failure
                                     ? describe_failure(job, *cause.failure)
                                     : worker_name(job, traits, cause.index) + " was OOM-killed";
+    const bool init_container = cause.failure && !cause.failure->init_container.empty();
     return {kOutOfMemoryReason,
             failure + kNoStepSinceOom +
-                fmt::format("; raise {}, and the worker restarts", traits.fields.memory)};
+                fmt::format("; raise {}, and the worker restarts",
+                            init_container ? "the memory limit of the init container"
+                                           : traits.fields.memory)};
   }
   Message operator()(const blocked::CheckpointMissing& cause) const {
     const std::string what = cause.failure ? describe_failure(job, *cause.failure)
@@ -323,11 +326,15 @@ std::string describe_failure(const api::TrainJob& job, const api::FailureRecord&
       record.node.empty()
           ? fmt::format("worker {} ({})", record.index, record.pod)
           : fmt::format("worker {} ({} on {})", record.index, record.pod, record.node);
+  const std::string program =
+      record.init_container.empty()
+          ? worker
+          : fmt::format("init container {} of {}", record.init_container, worker);
   if (record.cause == api::FailureCause::kOutOfMemory) {
     const auto memory = job.spec.worker.resources.find("memory");
-    return memory == job.spec.worker.resources.end()
-               ? fmt::format("{} was OOM-killed", worker)
-               : fmt::format("{} was OOM-killed (memory limit {})", worker, memory->second.text);
+    return memory == job.spec.worker.resources.end() || !record.init_container.empty()
+               ? fmt::format("{} was OOM-killed", program)
+               : fmt::format("{} was OOM-killed (memory limit {})", program, memory->second.text);
   }
   if (record.reason == failure_reason::kPeerLost) {
     return fmt::format("{} lost the connection to its peers", worker);
@@ -351,12 +358,12 @@ std::string describe_failure(const api::TrainJob& job, const api::FailureRecord&
   }
   if (record.signal) {
     const std::string_view name = signal_name(*record.signal);
-    return fmt::format("{} was killed by signal {}{}", worker, *record.signal,
+    return fmt::format("{} was killed by signal {}{}", program, *record.signal,
                        name.empty() ? "" : fmt::format(" ({})", name));
   }
   // The last line of a program's log usually gives the cause.
   return fmt::format(
-      "{} exited with code {}{}", worker, record.exit_code.value_or(-1),
+      "{} exited with code {}{}", program, record.exit_code.value_or(-1),
       record.last_lines.empty() ? "" : fmt::format(" ({})", record.last_lines.back()));
 }
 

@@ -6,6 +6,8 @@
 //   infrastructure   infrastructure  as restartPolicy says, without limit
 //   out of memory    outOfMemory     once; then only after progress or a change of the job
 //
+// An init container that fails counts as the program.
+//
 // A worker that does not find the job's last checkpoint (exit code 20) restarts only after a change
 // of the job, too; in a runtime where the job cannot change, the job fails. A TrainJob also fails if
 // a worker exits with 2 (bad flags) or 14 (the output directory is refused), and an exact job if its

@@ -158,6 +158,7 @@ TEST_F(Crd, StoresTheOperatorsStatusUnchanged) {
                       "mrpc-worker-1",
                       "uid",
                       "node",
+                      "fetch",
                       api::FailureCause::kProgram,
                       1,
                       std::nullopt,

@@ -446,6 +446,7 @@ TrainJobStatus full_status() {
   failure.pod = "mrpc-worker-1";
   failure.pod_uid = "p";
   failure.node = "n";
+  failure.init_container = "i";
   failure.cause = FailureCause::kOutOfMemory;
   failure.exit_code = 137;
   failure.signal = 9;

@@ -91,6 +91,46 @@ TEST(ObservePod, ReadsWhyAContainerEndedOrWaits) {
   }
 }
 
+// The pod's own container then waits with the reason PodInitializing for ever.
+TEST(ObservePod, ReadsTheInitContainerThatFailed) {
+  const json status = json::parse(R"({"phase": "Failed",
+    "initContainerStatuses": [
+      {"name": "wait", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
+      {"name": "sidecar", "state": {"terminated": {"exitCode": 143, "reason": "Error"}}},
+      {"name": "fetch", "state": {"terminated": {"exitCode": 3, "reason": "Error",
+        "message": "no such bucket", "finishedAt": "2026-01-01T00:00:03Z"}}},
+      {"name": "later", "state": {"waiting": {"reason": "PodInitializing"}}}],
+    "containerStatuses": [
+      {"name": "worker", "state": {"waiting": {"reason": "PodInitializing"}}}]})");
+  json object = pod("{}");
+  object["status"] = status;
+  const auto worker = worker_of_pod(object);
+  ASSERT_TRUE(worker);
+  EXPECT_EQ(worker->phase, WorkerPhase::kFailed);
+  EXPECT_EQ(worker->init_container, "fetch");
+  EXPECT_EQ(worker->exit_code, 3);
+  EXPECT_EQ(worker->reason, "Error");
+  EXPECT_EQ(worker->failure_cause, FailureCause::kProgram);
+  EXPECT_EQ(worker->last_lines, "no such bucket");
+  EXPECT_EQ(*worker->finished - *worker->created, std::chrono::seconds(3));
+
+  object["status"]["initContainerStatuses"][2]["state"]["terminated"] = {{"exitCode", 137},
+                                                                         {"reason", "OOMKilled"}};
+  EXPECT_EQ(worker_of_pod(object)->failure_cause, FailureCause::kOutOfMemory);
+
+  // A kubelet that evicts a pod kills its init containers.
+  object["status"]["reason"] = "Evicted";
+  object["status"]["initContainerStatuses"][2]["state"]["terminated"]["reason"] = "Error";
+  EXPECT_EQ(worker_of_pod(object)->failure_cause, FailureCause::kInfrastructure);
+
+  // A sidecar among the init containers is killed after the worker has ended.
+  object["status"] = status;
+  object["status"]["containerStatuses"][0]["state"] = {
+      {"terminated", {{"exitCode", 1}, {"reason", "Error"}}}};
+  EXPECT_EQ(worker_of_pod(object)->init_container, "");
+  EXPECT_EQ(worker_of_pod(object)->exit_code, 1);
+}
+
 // Other containers can keep a pod running or make it fail.
 TEST(ObservePod, TakesThePhaseOfTheWorkerContainer) {
   struct Case {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "controller/policy/messages.h"
 #include "controller/policy/observe_rendezvous.h"
 #include "controller/policy/status.h"
 #include "tests/unit/controller/policy/job_simulator.h"
@@ -79,6 +80,62 @@ const Case kCases[] = {
     {"Never, out of memory", RestartPolicy::kNever, 137, kMemory, "OOMKilled", false, kMemory,
      "RestartPolicyNever"},
 };
+
+// Exit codes have no meaning of Tilewright's trainer if an init container returns them: 2 would be
+// bad flags, 20 a missing checkpoint, 144 a lost peer.
+TEST(Restarts, AnInitContainerFailsLikeAnyProgram) {
+  for (const int code : {1, 2, 20, 21, 144}) {
+    SCOPED_TRACE(code);
+    api::TrainJob job = make_job();
+    job.spec.elastic_policy.max_restarts = 1;
+    JobSimulator sim(job);
+    sim.settle();
+    sim.fail(1, code);
+    sim.worker(1).init_container = "fetch";
+    const Plan plan = sim.step();
+    ASSERT_TRUE(plan.status);
+    EXPECT_EQ(plan.status->restarts.program, 1);
+    EXPECT_EQ(plan.status->failures.at(0).reason, "Error");
+    EXPECT_EQ(plan.status->failures.at(0).init_container, "fetch");
+    sim.settle();
+    sim.fail(1, code);
+    sim.worker(1).init_container = "fetch";
+    sim.settle();
+    EXPECT_EQ(testing::reason(sim.status(), api::condition::kFailed), "BackoffLimitExceeded");
+  }
+}
+
+TEST(Restarts, NameTheInitContainerThatFailed) {
+  JobSimulator sim;
+  sim.settle();
+  sim.fail(1, 3);
+  sim.worker(1).init_container = "fetch";
+  sim.worker(1).last_lines = "no such bucket\n";
+  const Plan plan = sim.step();
+  ASSERT_TRUE(plan.status);
+  EXPECT_EQ(
+      describe_failure(sim.job(), plan.status->failures.at(0)),
+      "init container fetch of worker 1 (mrpc-worker-1 on node-a) exited with code 3 (no such "
+      "bucket)");
+}
+
+TEST(Restarts, AnInitContainerThatRunsOutOfMemoryWaitsForAHigherLimitOfItsOwn) {
+  JobSimulator sim;
+  sim.job().spec.worker.resources["memory"] = {.text = "8Gi"};
+  for (int round = 0; round < 2; ++round) {
+    sim.settle();
+    sim.fail(1, 137, kMemory, "OOMKilled");
+    sim.worker(1).init_container = "fetch";
+    sim.settle();
+  }
+  const api::Condition* blocked = sim.status().find_condition(api::condition::kBlocked);
+  ASSERT_NE(blocked, nullptr);
+  EXPECT_EQ(
+      blocked->message,
+      "init container fetch of worker 1 (mrpc-worker-1 on node-a) was OOM-killed, and no step "
+      "was completed since its previous OOM kill; raise the memory limit of the init "
+      "container, and the worker restarts");
+}
 
 // A sidecar runs on a node that does not respond: only a forced deletion removes the pod.
 TEST(Restarts, ForceDeleteAnUnresponsivePodAfterItsWorkerEnds) {
