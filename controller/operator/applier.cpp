@@ -399,6 +399,8 @@ class Applier::PlanExecution {
   void remove_job() {
     kube::DeleteOptions options;
     options.uid = job_.metadata.uid;
+    // A newer version may have another ttlSecondsAfterFinished.
+    options.resource_version = written_.metadata.resource_version;
     options.propagation = "Background";
     const auto removed =
         deps_.client.remove(deps_.guard, objects_.resource(), job_.metadata.namespace_name,

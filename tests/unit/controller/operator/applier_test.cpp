@@ -483,13 +483,25 @@ TEST_F(ApplierTest, SendsNothingWithoutTheLease) {
   EXPECT_THAT(expectations.deleted, IsEmpty());
 }
 
-TEST_F(ApplierTest, DeletesAnExpiredJobByItsUid) {
+// A user may have changed ttlSecondsAfterFinished since this version.
+TEST_F(ApplierTest, DeletesOnlyTheVersionOfAnExpiredJobThatWasReconciled) {
   Plan plan;
   plan.delete_job = true;
   ASSERT_TRUE(apply(plan).complete);
   const json body = api.body_of(std::string("DELETE ") + kJob);
-  EXPECT_EQ(body["preconditions"], json({{"uid", job.metadata.uid}}));
+  EXPECT_EQ(body["preconditions"],
+            json({{"uid", job.metadata.uid}, {"resourceVersion", job.metadata.resource_version}}));
   EXPECT_EQ(body["propagationPolicy"], "Background") << "its pods are deleted with it";
+}
+
+TEST_F(ApplierTest, DeletesTheVersionThatItsStatusWriteMade) {
+  Plan plan;
+  plan.status = job.status;
+  plan.status->phase = api::Phase::kSucceeded;
+  plan.delete_job = true;
+  ASSERT_TRUE(apply(plan).complete);
+  const json body = api.body_of(std::string("DELETE ") + kJob);
+  EXPECT_EQ(body["preconditions"]["resourceVersion"], "made-1");
 }
 
 TEST_F(ApplierTest, RetriesAJobThatCouldNotBeDeleted) {
