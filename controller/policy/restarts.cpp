@@ -5,6 +5,7 @@
 #include "common/base/exit_codes.h"
 #include "controller/policy/failure.h"
 #include "controller/policy/messages.h"
+#include "controller/policy/success.h"
 
 namespace tilewright::policy {
 namespace {
@@ -31,7 +32,7 @@ bool has_stale_key(const JobState& state, const Worker& worker) {
 }
 
 std::optional<FailureKind> failure_kind_of(const JobState& state, const Worker& worker) {
-  if (worker.phase == WorkerPhase::kSucceeded) return std::nullopt;
+  if (has_succeeded(state, worker.index)) return std::nullopt;
   if (worker.phase == WorkerPhase::kFailed && !worker.terminating) return FailureKind::kExited;
   if (worker.terminating) {
     // The exit code results from the deletion and does not matter.

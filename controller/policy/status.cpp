@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/contract/labels.h"
+#include "controller/policy/success.h"
 
 namespace tilewright::policy {
 namespace {
@@ -120,7 +121,7 @@ Phase phase_of(const JobState& state, const api::TrainJobStatus& status) {
   for (int index = 0; index < state.sizes.desired; ++index) {
     const auto found = state.workers.find(index);
     const Worker* worker = found == state.workers.end() ? nullptr : found->second;
-    if (worker != nullptr && worker->phase == WorkerPhase::kSucceeded) {
+    if (has_succeeded(state, index)) {
       ++done;
     } else if (worker != nullptr && is_up(state, status, *worker)) {
       ++up;

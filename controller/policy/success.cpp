@@ -23,14 +23,10 @@ bool never_ran(const Worker& worker) {
 // Whether the exits with code 0 show that the output is written, in a job whose workers do not run
 // Tilewright's trainer.
 bool foreign_workers_are_done(const JobState& state, const api::TrainJobStatus& status) {
-  const auto phase_is = [&](int index, WorkerPhase phase) {
-    const auto found = state.workers.find(index);
-    return found != state.workers.end() && found->second->phase == phase;
-  };
-  if (state.observed.traits.has_master) return phase_is(0, WorkerPhase::kSucceeded);
+  if (state.observed.traits.has_master) return has_succeeded(state, 0);
   int done = 0;
   for (int index = 0; index < state.sizes.desired; ++index) {
-    if (phase_is(index, WorkerPhase::kSucceeded)) {
+    if (has_succeeded(state, index)) {
       ++done;
       continue;
     }
@@ -48,6 +44,14 @@ void record_training_complete(const JobState& state, api::TrainJobStatus& status
   const auto& reported = state.observed.rendezvous;
   if (!reported || !reported->complete || status.training_complete_time) return;
   status.training_complete_time = std::chrono::floor<std::chrono::seconds>(state.now);
+}
+
+// Many programs exit with 0 on SIGTERM, so the exit of a pod that is being deleted shows success only
+// if Tilewright's trainer ran in it.
+bool has_succeeded(const JobState& state, int index) {
+  const auto found = state.workers.find(index);
+  return found != state.workers.end() && found->second->phase == WorkerPhase::kSucceeded &&
+         (runs_tilewright(state.observed) || !found->second->terminating);
 }
 
 Success check_success(const JobState& state, const api::TrainJobStatus& status, Timer& timer) {

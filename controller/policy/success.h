@@ -29,10 +29,14 @@ struct Success {
 // Copies the report of the rendezvous into `status`. Do not call it for a suspended job.
 void record_training_complete(const JobState& state, api::TrainJobStatus& status);
 
+// Whether the worker has exited with 0, and not because its pod was deleted.
+bool has_succeeded(const JobState& state, int index);
+
 // Workers of a PyTorchJob may run any program, whose exit code 0 says nothing about the others, as
 // long as none has joined the rendezvous. Then the output is written when the master has exited
 // with 0; without a master, when all workers have. An elastic job may also end with minReplicas
-// or more, if the other workers never ran.
+// or more, if the other workers never ran. An exit with 0 during the deletion of the pod does not
+// count, because many programs exit so on SIGTERM.
 Success check_success(const JobState& state, const api::TrainJobStatus& status, Timer& timer);
 
 }  // namespace tilewright::policy

@@ -70,6 +70,50 @@ TEST(JobTraits, AWorkerThatFailsAfterAnotherHasSucceededIsRestarted) {
   EXPECT_EQ(sim.status().phase, Phase::kSucceeded);
 }
 
+// Programs may exit with 0 on SIGTERM.
+TEST(JobTraits, AnExitBecauseOfASuspensionIsNoSuccess) {
+  for (const bool master : {false, true}) {
+    SCOPED_TRACE(master);
+    JobSimulator sim = foreign_job(1, master);
+    sim.graceful = true;
+    sim.start();
+    const std::string first = sim.worker(0).uid;
+    sim.job().spec.run_policy.suspend = true;
+    sim.settle();
+    ASSERT_TRUE(sim.worker(0).terminating);
+    sim.succeed(0);
+    sim.settle();
+    sim.job().spec.run_policy.suspend = false;
+    sim.settle();
+    EXPECT_EQ(sim.status().phase, Phase::kPending);
+    sim.finish_deletions();
+    sim.start();
+    EXPECT_EQ(sim.status().phase, Phase::kRunning);
+    EXPECT_NE(sim.worker(0).uid, first);
+    EXPECT_TRUE(sim.status().failures.empty());
+  }
+}
+
+// As in a drain.
+TEST(JobTraits, AnExitBecauseOfADeletionIsNoSuccess) {
+  for (const bool observed_before : {false, true}) {
+    SCOPED_TRACE(observed_before);
+    JobSimulator sim = foreign_job(1, true);
+    sim.start();
+    for (const int index : {0, 1}) {
+      sim.worker(index).terminating = true;
+      if (observed_before) sim.settle();
+      sim.succeed(index);
+      sim.settle();
+    }
+    sim.finish_deletions();
+    sim.start();
+    EXPECT_EQ(sim.status().phase, Phase::kRunning);
+    EXPECT_EQ(sim.status().restarts.infrastructure, 2);
+    EXPECT_EQ(sim.status().failures.at(0).reason, "Deleted");
+  }
+}
+
 TEST(JobTraits, AnElasticJobEndsWithoutTheWorkersThatNeverRan) {
   JobSimulator sim = foreign_job(3);
   sim.job().spec.elastic_policy.min_replicas = 2;
