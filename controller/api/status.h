@@ -151,6 +151,9 @@ struct TrainJobStatus {
   std::vector<FailingWorker> failing_workers;  // each index once
   // UIDs of terminated pods that the operator has handled (`restarts`) and that may still exist.
   std::vector<std::string> counted_pods;
+  // Names of the workers of a PyTorchJob that have exited with 0, sorted; empty once a worker has
+  // joined the rendezvous, because one exit with 0 is then the success of the job.
+  std::vector<std::string> succeeded_workers;
   std::optional<Progress> progress;
   // Fixed when the job first starts, because the global batch of every step depends on them.
   std::int64_t nominal_workers = 0;  // processes: replicas x nprocPerNode; 0: not started

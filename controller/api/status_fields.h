@@ -205,6 +205,13 @@ void visit_fields(Visitor& visitor, Of<TrainJobStatus> auto& status) {
                 .description = "UIDs of terminated pods that the operator has already handled.",
                 .atomic_list = true},
           status.counted_pods);
+  visitor(
+      Field{.name = "succeededWorkers",
+            .description = "Names of the pods of a PyTorchJob that have succeeded. They are not "
+                           "created again, even if they are deleted.",
+            .max_items = static_cast<std::int64_t>(kMaxPods),
+            .atomic_list = true},
+      status.succeeded_workers);
   visitor(Field{"progress", "Progress of the training as the workers last reported it."},
           status.progress);
   visitor(Field{.name = "nominalWorkers",

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "common/contract/labels.h"
@@ -301,6 +303,15 @@ api::PyTorchJobStatus status_of(const api::PyTorchJob& job, const api::TrainJobS
     const char* type = replica_of(job, worker.index).type();
     const auto found = made.replica_statuses.find(type);
     if (found != made.replica_statuses.end()) count(worker, found->second);
+  }
+  // Workers that have succeeded count although their pods are gone.
+  std::set<std::string> pods;
+  for (const policy::Worker& worker : workers) pods.insert(worker.name);
+  const std::string master = replica_name(job, {.is_master = true});
+  for (const std::string& name : status.succeeded_workers) {
+    if (pods.contains(name)) continue;
+    ++made.replica_statuses[has_master && name == master ? api::kMasterType : api::kWorkerType]
+          .succeeded;
   }
   for (auto& [type, counts] : made.replica_statuses) {
     counts.selector = replica_selector(job, type);

@@ -6,6 +6,7 @@
 #include "controller/policy/messages.h"
 #include "controller/policy/placement.h"
 #include "controller/policy/pods.h"
+#include "controller/policy/success.h"
 
 namespace tilewright::policy {
 namespace {
@@ -23,9 +24,10 @@ std::optional<api::FailureRecord> last_failure(const api::TrainJobStatus& status
   return *last;
 }
 
-// True if a desired worker has no pod or its pod has no node.
-bool has_unscheduled_workers(const JobState& state) {
+// True if a desired worker that has not succeeded has no pod, or its pod has no node.
+bool has_unscheduled_workers(const JobState& state, const api::TrainJobStatus& status) {
   for (int index = 0; index < state.sizes.desired; ++index) {
+    if (has_succeeded(state, status, index)) continue;
     const auto found = state.workers.find(index);
     if (found == state.workers.end()) return true;
     if (found->second->phase == WorkerPhase::kPending && found->second->node.empty()) return true;
@@ -103,7 +105,7 @@ std::optional<BlockedReason> find_blocked_reason(const JobState& state, const Re
     return blocked::OutOfMemory{index, std::move(failure)};
   }
   if (const auto& rejection = state.observed.rejection) return blocked::Rejected{*rejection};
-  if (state.observed.nodes && has_unscheduled_workers(state)) {
+  if (state.observed.nodes && has_unscheduled_workers(state, status)) {
     if (auto reason = find_unschedulable_reason(job, *state.observed.nodes)) return reason;
   }
   for (const auto& [index, worker] : state.workers) {

@@ -62,6 +62,7 @@ void suspend(const JobState& state, api::TrainJobStatus& status, Plan& plan) {
   // A job that has never started has no resources. Kueue creates its jobs suspended.
   if (status.nominal_workers > 0) remove_suspended_resources(state, plan);
   status.start_time.reset();
+  status.succeeded_workers.clear();
 }
 
 std::optional<JobEnd> check_deadline(const JobState& state, const api::TrainJobStatus& status,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "controller/policy/placement.h"
+#include "controller/policy/success.h"
 
 namespace tilewright::policy {
 namespace {
@@ -59,7 +60,7 @@ std::set<int> plan_workers(const JobState& state, const Restarts& restarts,
       }
       continue;
     }
-    if (restarts.waits_for_spec_change.contains(index)) {
+    if (restarts.waits_for_spec_change.contains(index) || has_succeeded(state, status, index)) {
       absent.insert(index);
       continue;
     }

@@ -90,7 +90,7 @@ Plan reconcile(const Observed& observed, WallTime now) {
   freeze_sizes(job, status);
   if (!status.start_time) status.start_time = std::chrono::floor<std::chrono::seconds>(now);
 
-  record_training_complete(state, status);
+  record_success(state, status);
   const Success success = check_success(state, status, timer);
   if (success.end) return plan_ended(state, std::move(status), success.end);
   std::set<int> absent;
@@ -128,7 +128,7 @@ Plan reconcile_invalid(const Observed& found, const std::string& error, WallTime
 
   Plan plan;
   Timer timer(now);
-  record_training_complete(state, status);
+  record_success(state, status);
   const Success success = check_success(state, status, timer);
   if (success.end) return plan_ended(state, std::move(status), success.end);
   if (!success.training_complete) {

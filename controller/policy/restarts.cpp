@@ -31,8 +31,9 @@ bool has_stale_key(const JobState& state, const Worker& worker) {
          worker.key_id != wanted;
 }
 
-std::optional<FailureKind> failure_kind_of(const JobState& state, const Worker& worker) {
-  if (has_succeeded(state, worker.index)) return std::nullopt;
+std::optional<FailureKind> failure_kind_of(const JobState& state, const api::TrainJobStatus& status,
+                                           const Worker& worker) {
+  if (has_succeeded(state, status, worker.index)) return std::nullopt;
   if (worker.phase == WorkerPhase::kFailed && !worker.terminating) return FailureKind::kExited;
   if (worker.terminating) {
     // The exit code results from the deletion and does not matter.
@@ -48,7 +49,7 @@ std::optional<FailureKind> failure_kind_of(const JobState& state, const Worker& 
 // because the next status counts only the workers that exist now.
 std::vector<NewFailure> find_missing_workers(const JobState& state,
                                              const api::TrainJobStatus& status) {
-  std::int64_t known = 0;
+  std::int64_t known = deleted_successes(state, status);
   for (const Worker& worker : state.observed.workers) {
     if (!is_counted(status, worker.uid)) ++known;
   }
@@ -57,7 +58,7 @@ std::vector<NewFailure> find_missing_workers(const JobState& state,
   if (state.sizes.desired < status.replicas.desired) missing = 0;
   std::vector<NewFailure> found;
   for (int index = 0; index < state.sizes.desired && missing > 0; ++index) {
-    if (state.workers.contains(index)) continue;
+    if (state.workers.contains(index) || has_succeeded(state, status, index)) continue;
     Worker missing_worker;
     missing_worker.index = index;
     missing_worker.name = worker_name(state.observed.job, state.observed.traits, index);
@@ -206,7 +207,7 @@ Restarts plan_restarts(const JobState& state, api::TrainJobStatus& status) {
   forget_old_failures(state, status);
   std::vector<NewFailure> new_failures = find_missing_workers(state, status);
   for (const auto& [index, worker] : state.workers) {
-    const auto kind = failure_kind_of(state, *worker);
+    const auto kind = failure_kind_of(state, status, *worker);
     if (!kind) continue;
     restarts.failed.push_back(worker);
     if (!is_counted(status, worker->uid)) {

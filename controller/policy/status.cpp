@@ -32,6 +32,7 @@ bool is_up(const JobState& state, const api::TrainJobStatus& status, const Worke
 api::ReplicaCounts counts_of(const JobState& state, const api::TrainJobStatus& status) {
   api::ReplicaCounts counts;
   counts.desired = state.sizes.desired;
+  counts.succeeded = deleted_successes(state, status);
   for (const Worker& worker : state.observed.workers) {
     if (worker.phase == WorkerPhase::kSucceeded) {
       // A counted worker is being deleted (scale-down, suspension).
@@ -121,7 +122,7 @@ Phase phase_of(const JobState& state, const api::TrainJobStatus& status) {
   for (int index = 0; index < state.sizes.desired; ++index) {
     const auto found = state.workers.find(index);
     const Worker* worker = found == state.workers.end() ? nullptr : found->second;
-    if (has_succeeded(state, index)) {
+    if (has_succeeded(state, status, index)) {
       ++done;
     } else if (worker != nullptr && is_up(state, status, *worker)) {
       ++up;

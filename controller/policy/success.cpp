@@ -1,6 +1,9 @@
 #include "controller/policy/success.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "controller/policy/pods.h"
 #include "controller/policy/status.h"
@@ -20,13 +23,28 @@ bool never_ran(const Worker& worker) {
   return worker.phase == WorkerPhase::kPending && (worker.node.empty() || is_stuck(worker));
 }
 
+bool is_recorded(const JobState& state, const api::TrainJobStatus& status, int index) {
+  const auto& names = status.succeeded_workers;
+  return !names.empty() &&
+         std::ranges::binary_search(names,
+                                    worker_name(state.observed.job, state.observed.traits, index));
+}
+
+// Many programs exit with 0 on SIGTERM, so the exit of a pod that is being deleted shows success only
+// if Tilewright's trainer ran in it.
+bool exited_with_success(const JobState& state, int index) {
+  const auto found = state.workers.find(index);
+  return found != state.workers.end() && found->second->phase == WorkerPhase::kSucceeded &&
+         (runs_tilewright(state.observed) || !found->second->terminating);
+}
+
 // Whether the exits with code 0 show that the output is written, in a job whose workers do not run
 // Tilewright's trainer.
 bool foreign_workers_are_done(const JobState& state, const api::TrainJobStatus& status) {
-  if (state.observed.traits.has_master) return has_succeeded(state, 0);
+  if (state.observed.traits.has_master) return has_succeeded(state, status, 0);
   int done = 0;
   for (int index = 0; index < state.sizes.desired; ++index) {
-    if (has_succeeded(state, index)) {
+    if (has_succeeded(state, status, index)) {
       ++done;
       continue;
     }
@@ -40,18 +58,30 @@ bool foreign_workers_are_done(const JobState& state, const api::TrainJobStatus& 
 
 }  // namespace
 
-void record_training_complete(const JobState& state, api::TrainJobStatus& status) {
+void record_success(const JobState& state, api::TrainJobStatus& status) {
   const auto& reported = state.observed.rendezvous;
-  if (!reported || !reported->complete || status.training_complete_time) return;
-  status.training_complete_time = std::chrono::floor<std::chrono::seconds>(state.now);
+  if (reported && reported->complete && !status.training_complete_time) {
+    status.training_complete_time = std::chrono::floor<std::chrono::seconds>(state.now);
+  }
+  std::vector<std::string> succeeded;
+  for (int index = 0; !runs_tilewright(state.observed) && index < state.sizes.desired; ++index) {
+    if (!has_succeeded(state, status, index)) continue;
+    succeeded.push_back(worker_name(state.observed.job, state.observed.traits, index));
+  }
+  std::ranges::sort(succeeded);
+  status.succeeded_workers = std::move(succeeded);
 }
 
-// Many programs exit with 0 on SIGTERM, so the exit of a pod that is being deleted shows success only
-// if Tilewright's trainer ran in it.
-bool has_succeeded(const JobState& state, int index) {
-  const auto found = state.workers.find(index);
-  return found != state.workers.end() && found->second->phase == WorkerPhase::kSucceeded &&
-         (runs_tilewright(state.observed) || !found->second->terminating);
+bool has_succeeded(const JobState& state, const api::TrainJobStatus& status, int index) {
+  return exited_with_success(state, index) || is_recorded(state, status, index);
+}
+
+int deleted_successes(const JobState& state, const api::TrainJobStatus& status) {
+  int count = 0;
+  for (int index = 0; index < state.sizes.desired; ++index) {
+    count += !state.workers.contains(index) && is_recorded(state, status, index);
+  }
+  return count;
 }
 
 Success check_success(const JobState& state, const api::TrainJobStatus& status, Timer& timer) {
@@ -59,13 +89,16 @@ Success check_success(const JobState& state, const api::TrainJobStatus& status, 
   std::optional<WallTime> limit;
   const auto at_most = [&](WallTime time) { limit = limit ? std::min(*limit, time) : time; };
   bool all_ended = true;
-  const bool counts = runs_tilewright(state.observed) || foreign_workers_are_done(state, status);
+  const bool foreign_done =
+      !runs_tilewright(state.observed) && foreign_workers_are_done(state, status);
+  const bool counts = runs_tilewright(state.observed) || foreign_done;
   // Includes surplus workers, which ran when the job was larger.
   for (const Worker& worker : state.observed.workers) {
     all_ended = all_ended && (has_ended(worker) || never_ran(worker));
     if (worker.phase != WorkerPhase::kSucceeded || !counts) continue;
     at_most(worker.finished.value_or(state.now) + kOtherWorkersTimeout);
   }
+  if (foreign_done && !limit) at_most(state.now);  // the pods of the succeeded workers are gone
   if (status.training_complete_time) at_most(*status.training_complete_time + kFirstExitTimeout);
   Success success;
   if (!limit) return success;

@@ -26,11 +26,14 @@ struct Success {
   std::optional<JobEnd> end;  // set once the workers have exited or their timeout has passed
 };
 
-// Copies the report of the rendezvous into `status`. Do not call it for a suspended job.
-void record_training_complete(const JobState& state, api::TrainJobStatus& status);
+// Copies into `status` what its later versions must still know: the report of the rendezvous and,
+// of a PyTorchJob, which workers have succeeded. Do not call it for a suspended job.
+void record_success(const JobState& state, api::TrainJobStatus& status);
 
-// Whether the worker has exited with 0, and not because its pod was deleted.
-bool has_succeeded(const JobState& state, int index);
+// Whether the worker has exited with 0, and not because its pod was deleted. The pod may be gone.
+bool has_succeeded(const JobState& state, const api::TrainJobStatus& status, int index);
+// The number of workers that have succeeded and whose pods are gone.
+int deleted_successes(const JobState& state, const api::TrainJobStatus& status);
 
 // Workers of a PyTorchJob may run any program, whose exit code 0 says nothing about the others, as
 // long as none has joined the rendezvous. Then the output is written when the master has exited

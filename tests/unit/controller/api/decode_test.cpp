@@ -455,6 +455,7 @@ TrainJobStatus full_status() {
   failure.last_lines = {"a", "b"};
   status.failures = {failure};
   status.counted_pods = {"p"};
+  status.succeeded_workers = {"mrpc-worker-0"};
   Progress progress;
   progress.step = 12;
   progress.total_steps = 100;

@@ -244,6 +244,15 @@ TEST_F(Conditions, CountReplicasByType) {
   EXPECT_EQ(cleaned_up.replica_statuses.at("Worker").succeeded, 2);
 }
 
+TEST_F(Conditions, CountWorkersThatHaveSucceededAndWhosePodsAreGone) {
+  own_.succeeded_workers = {"qa-master-0", "qa-worker-0", "qa-worker-1"};
+  policy::Worker existing = worker(1, policy::WorkerPhase::kSucceeded);
+  existing.name = "qa-worker-0";
+  const auto running = reach(Phase::kRunning, {existing});
+  EXPECT_EQ(running.replica_statuses.at("Master").succeeded, 1);
+  EXPECT_EQ(running.replica_statuses.at("Worker").succeeded, 2);
+}
+
 // The counts of Kubeflow's operator do not change any more after the end of the job, but for pods
 // that have stopped.
 TEST_F(Conditions, PodsThatTheCleanUpDeletesAreNoFailures) {

@@ -70,6 +70,72 @@ TEST(JobTraits, AWorkerThatFailsAfterAnotherHasSucceededIsRestarted) {
   EXPECT_EQ(sim.status().phase, Phase::kSucceeded);
 }
 
+// A drain, the removal of a node or a user deletes the pod.
+TEST(JobTraits, AWorkerThatHasSucceededIsNotStartedAgain) {
+  JobSimulator sim = foreign_job(3);
+  sim.job().spec.worker.restart_policy = api::RestartPolicy::kNever;
+  sim.start();
+  sim.succeed(1);
+  sim.settle();
+  sim.worker(1).terminating = true;
+  sim.settle();
+  sim.finish_deletions();
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kRunning);
+  EXPECT_FALSE(sim.has_worker(1));
+  EXPECT_TRUE(sim.status().failures.empty());
+  EXPECT_EQ(sim.status().replicas.succeeded, 1);
+  EXPECT_EQ(sim.status().succeeded_workers, std::vector<std::string>{"mrpc-worker-1"});
+  sim.pass(seconds(60));
+  sim.settle();
+  EXPECT_EQ(sim.status().replicas.succeeded, 1);
+  EXPECT_EQ(testing::reason(sim.status(), api::condition::kBlocked), "");
+  sim.succeed(0);
+  sim.succeed(2);
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kSucceeded);
+}
+
+TEST(JobTraits, AFailureIsToldApartFromADeletedWorkerThatHasSucceeded) {
+  JobSimulator sim = foreign_job(3);
+  sim.start();
+  sim.succeed(1);
+  sim.settle();
+  // Both pods are deleted by force while no leader watches.
+  std::erase_if(sim.observed.workers, [](const Worker& worker) { return worker.index > 0; });
+  sim.settle();
+  EXPECT_EQ(sim.status().restarts.infrastructure, 1);
+  ASSERT_EQ(sim.status().failures.size(), 1U);
+  EXPECT_EQ(sim.status().failures[0].pod, "mrpc-worker-2");
+  EXPECT_FALSE(sim.has_worker(1));
+  EXPECT_TRUE(sim.has_worker(2));
+}
+
+TEST(JobTraits, TheSuccessOfTheMasterOutlivesItsPod) {
+  JobSimulator sim = foreign_job(1, true);
+  sim.start();
+  sim.succeed(0);
+  sim.settle();
+  std::erase_if(sim.observed.workers, [](const Worker& worker) { return worker.index == 0; });
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kSucceeded);
+  EXPECT_TRUE(sim.status().failures.empty());
+}
+
+TEST(JobTraits, WorkersThatHaveSucceededStartAgainAfterASuspension) {
+  JobSimulator sim = foreign_job(2);
+  sim.start();
+  sim.succeed(1);
+  sim.settle();
+  sim.job().spec.run_policy.suspend = true;
+  sim.settle();
+  EXPECT_TRUE(sim.status().succeeded_workers.empty());
+  sim.job().spec.run_policy.suspend = false;
+  sim.start();
+  EXPECT_TRUE(sim.has_worker(1));
+  EXPECT_EQ(sim.status().phase, Phase::kRunning);
+}
+
 // Programs may exit with 0 on SIGTERM.
 TEST(JobTraits, AnExitBecauseOfASuspensionIsNoSuccess) {
   for (const bool master : {false, true}) {
