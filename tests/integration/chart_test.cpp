@@ -51,6 +51,7 @@ TEST_F(Chart, RejectsValuesOfTheWrongType) {
       {"watchNamespace=A_b", "watchNamespace"},
       {"logLevel=loud", "logLevel"},
       {"networkPolicy.metricsNamespaces={A_b}", "metricsNamespaces"},
+      {"networkPolicy.workerCIDRs={10.0.0.1}", "workerCIDRs"},
       {"rbac.podGroups=perhaps", "podGroups"},
       {"rbac.secrets=true", "secrets"},
       {"reconcilers=0", "reconcilers"},
@@ -211,6 +212,21 @@ TEST_F(Chart, OpensMetricsToTheGivenNamespacesOnly) {
       testing::find_only(rendered(limited), "Deployment", "tilewright-controller");
   EXPECT_THAT(deployment["spec"]["template"]["spec"]["containers"][0]["args"],
               ::testing::Contains("--metrics_namespaces=monitoring,sre"));
+}
+
+// No podSelector matches pods that use hostNetwork.
+TEST_F(Chart, AdmitsWorkersFromTheGivenAddresses) {
+  const auto ingress = [&](const std::vector<std::string>& flags) {
+    return testing::find_only(rendered(flags), "NetworkPolicy",
+                              "tilewright-controller")["spec"]["ingress"];
+  };
+  const std::vector<std::string> flags = {"--set",
+                                          "networkPolicy.workerCIDRs={10.0.0.0/16,fd00::/64}"};
+  EXPECT_EQ(ingress(flags)[0], json::parse(R"({
+    "from": [{"namespaceSelector": {}}, {"ipBlock": {"cidr": "10.0.0.0/16"}},
+             {"ipBlock": {"cidr": "fd00::/64"}}],
+    "ports": [{"port": "rendezvous", "protocol": "TCP"}]})"));
+  EXPECT_EQ(ingress(flags)[1], ingress(kDefaultFlags)[1]) << "metrics";
 }
 
 TEST_F(Chart, PassesTheGangSchedulerAndAllowsItsPodGroups) {
