@@ -10,4 +10,6 @@ namespace tilewright {
 // std::nullopt if `text` is not base64. Line breaks are ignored.
 std::optional<std::string> decode_base64(std::string_view text);
 
+std::string encode_base64(std::string_view bytes);
+
 }  // namespace tilewright

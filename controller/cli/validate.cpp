@@ -278,6 +278,7 @@ int validate_in_cluster(const std::vector<std::filesystem::path>& files,
   kube::ConfigSources sources = kube::config_sources_from_environment();
   sources.kubeconfig = cluster_options.kubeconfig;
   sources.context = cluster_options.context;
+  sources.allow_insecure = cluster_options.allow_insecure;
   const auto config = kube::load_config(sources);
   if (!config) return err << config.error().message << '\n', static_cast<int>(config.error().code);
   const auto client = kube::Client::make(*config);
@@ -330,6 +331,10 @@ void add_validate_command(CLI::App& app, int& exit_code) {
   command
       ->add_option("--context", options->cluster_options.context,
                    "Context of the kubeconfig; default: current-context")
+      ->needs(cluster);
+  command
+      ->add_flag("--allow_insecure", options->cluster_options.allow_insecure,
+                 "Allow insecure-skip-tls-verify in the kubeconfig")
       ->needs(cluster);
   command
       ->add_option(

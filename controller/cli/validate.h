@@ -20,6 +20,7 @@ struct ClusterOptions {
   // The defaults are those of kubectl.
   std::string kubeconfig;
   std::string context;
+  bool allow_insecure = false;  // accept insecure-skip-tls-verify in the kubeconfig
   std::string namespace_name;
 };
 

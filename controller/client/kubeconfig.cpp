@@ -9,6 +9,7 @@
 #include "common/base/files.h"
 #include "common/base/printable.h"
 #include "common/json/document.h"
+#include "common/json/members.h"
 #include "controller/client/exec_plugin.h"
 
 namespace tilewright::kube {
@@ -137,6 +138,28 @@ Result<YamlNode> find_entry(const std::vector<KubeconfigFile>& files, const char
                                              files.back().path.string(), name, list)};
 }
 
+// What a plugin with provideClusterInfo is told, as client-go tells it: spec.cluster of the
+// ExecCredential.
+Result<nlohmann::json> describe_cluster(const ClusterConfig& config, const YamlNode& cluster) {
+  constexpr const char* kPluginExtension = "client.authentication.k8s.io/exec";
+  nlohmann::json described = {{"server", config.server}};
+  const auto authorities = read_pem(config.tls.authorities);
+  if (!authorities) return authorities.error();
+  if (!authorities->empty()) {
+    described["certificate-authority-data"] = encode_base64(*authorities);
+  }
+  if (!config.tls.server_name.empty()) described["tls-server-name"] = config.tls.server_name;
+  if (!config.tls.verify) described["insecure-skip-tls-verify"] = true;
+  if (const auto* extensions = cluster.find("extensions")) {
+    for (const auto& entry : *extensions) {
+      if (string_member(entry, "name") == kPluginExtension) {
+        described["config"] = member(entry, "extension");
+      }
+    }
+  }
+  return described;
+}
+
 Result<std::shared_ptr<Credentials>> make_plugin_credentials(const YamlNode& user,
                                                              const YamlNode& exec,
                                                              const ClusterConfig& config,
@@ -193,10 +216,9 @@ Result<std::shared_ptr<Credentials>> make_plugin_credentials(const YamlNode& use
   const auto provide_cluster_info = exec.boolean("provideClusterInfo");
   if (!provide_cluster_info) return provide_cluster_info.error();
   if (*provide_cluster_info) {
-    plugin.cluster = {{"server", config.server}};
-    if (const auto* data = cluster.find("certificate-authority-data")) {
-      plugin.cluster["certificate-authority-data"] = *data;
-    }
+    auto described = describe_cluster(config, cluster);
+    if (!described) return described.error();
+    plugin.cluster = std::move(described).value();
   }
   return exec_credentials(std::move(plugin));
 }
@@ -211,13 +233,16 @@ Result<std::shared_ptr<Credentials>> make_credentials(const YamlNode& user,
                               "is not supported; expected a token, a client certificate or exec");
     }
   }
-  // Same order as kubectl: token, tokenFile, exec.
+  // Same order as kubectl: tokenFile, or else token if the file cannot be read; exec.
   auto token = user.string("token");
   if (!token) return token.error();
-  if (!token->empty()) return static_token(std::move(token).value(), user.where("token"));
   const auto file = user.string("tokenFile");
   if (!file) return file.error();
-  if (!file->empty()) return token_file(user.directory() / *file);
+  if (!file->empty()) {
+    auto credentials = token_file(user.directory() / *file);
+    if (credentials || token->empty()) return credentials;
+  }
+  if (!token->empty()) return static_token(std::move(token).value(), user.where("token"));
   if (const auto exec = user.child("exec")) {
     if (!exec->value().is_object())
       return user.field_error("exec", "expected the fields of an exec plugin");

@@ -31,11 +31,6 @@ using Key = std::unique_ptr<EVP_PKEY, OpensslDeleter<EVP_PKEY_free>>;
 
 constexpr std::uint64_t kMaxPemBytes = 1 << 20;
 
-Result<std::string> read_pem(const PemSource& source) {
-  if (source.file.empty()) return source.text;
-  return read_file(source.file, kMaxPemBytes, ExitCode::kUsage);
-}
-
 std::string name_of(const PemSource& source, const char* what) {
   return source.file.empty() ? fmt::format("the inline {}", what) : source.file;
 }
@@ -123,6 +118,11 @@ int verify_and_record(X509_STORE_CTX* store, void* argument) {
 }
 
 }  // namespace
+
+Result<std::string> read_pem(const PemSource& source) {
+  if (source.file.empty()) return source.text;
+  return read_file(source.file, kMaxPemBytes, ExitCode::kUsage);
+}
 
 Status prepare_tls(SSL_CTX* context, const TlsSettings& settings,
                    const std::optional<ClientCertificate>& from_plugin) {

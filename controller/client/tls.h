@@ -20,6 +20,9 @@ struct PemSource {
   bool empty() const { return file.empty() && text.empty(); }
 };
 
+// The PEM text; empty if there is none. Errors have code kUsage and name the file.
+Result<std::string> read_pem(const PemSource& source);
+
 struct TlsSettings {
   PemSource authorities;  // CAs; empty: those of the system
   bool verify = true;

@@ -15,6 +15,7 @@ TEST(Base64, FollowsRfc4648) {
                                     {"foob", "Zm9vYg=="},
                                     {"foobar", "Zm9vYmFy"}}) {
     EXPECT_EQ(decode_base64(text), bytes);
+    EXPECT_EQ(encode_base64(bytes), text);
   }
   EXPECT_EQ(decode_base64("Zm9v\nYmFy\r\n"), "foobar");
   EXPECT_FALSE(decode_base64("Zg="));

@@ -301,6 +301,25 @@ TEST_F(Cli, ValidateChecksJobsOfBothKindsInOneFile) {
             std::string::npos);
 }
 
+// The message for insecure-skip-tls-verify names this flag. PyTorchJobs cause no request.
+TEST_F(Cli, ValidateUsesAClusterWithoutVerificationOnRequest) {
+  const auto kubeconfig = file("config",
+                               "current-context: c\n"
+                               "contexts: [{name: c, context: {cluster: c}}]\n"
+                               "clusters: [{name: c, cluster: {server: 'https://localhost', "
+                               "insecure-skip-tls-verify: true}}]\n");
+  const auto job = file("job.yaml", kPyTorchJob);
+  const auto exit_code_with = [&](const std::string& flag) {
+    CLI::App app;
+    int exit_code = -1;
+    add_validate_command(app, exit_code);
+    app.parse("validate " + job.string() + " --cluster --kubeconfig " + kubeconfig.string() + flag);
+    return exit_code;
+  };
+  EXPECT_EQ(exit_code_with(""), static_cast<int>(ExitCode::kUsage));
+  EXPECT_EQ(exit_code_with(" --allow_insecure"), 0);
+}
+
 TEST_F(Cli, ConvertWritesAValidTrainJob) {
   const auto path = file("torch.yaml", kPyTorchJob);
   const Result<std::string> converted = convert_file(path, err_);

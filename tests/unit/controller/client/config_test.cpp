@@ -1,9 +1,11 @@
 // Tests of load_config() with valid and invalid kubeconfigs and service account files.
 #include "controller/client/config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/paths.h"
 
@@ -11,6 +13,7 @@ namespace tilewright::kube {
 namespace {
 
 namespace fs = std::filesystem;
+using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -139,6 +142,71 @@ TEST_F(ConfigTest, SkipsVerificationOnlyIfAllowed) {
   const auto config = load_config(sources);
   ASSERT_TRUE(config.ok()) << config.error().message;
   EXPECT_FALSE(config->tls.verify);
+}
+
+TEST_F(ConfigTest, PrefersATokenFileToAToken) {
+  const auto token = [&] {
+    sources.kubeconfig = write(
+        "config", replaced("token: s3cr3t-token", "token: s3cr3t-token\n    tokenFile: renewed"));
+    return *load_config(sources).or_throw().credentials->token(net::within(seconds(1)));
+  };
+  EXPECT_EQ(token(), "s3cr3t-token") << "the file does not exist";
+  write("renewed", "from-the-file");
+  EXPECT_EQ(token(), "from-the-file");
+}
+
+// A plugin that stores what it is told.
+class PluginInfoTest : public ConfigTest {
+ protected:
+  PluginInfoTest() {
+    const fs::path plugin = write("plugin", fmt::format(R"(#!/bin/sh
+printf %s "$KUBERNETES_EXEC_INFO" > {}
+echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",'
+echo '"status":{{"token":"abc"}}}}'
+)",
+                                                        (directory.path() / "info").string()));
+    fs::permissions(plugin, fs::perms::owner_all);
+  }
+  // With the line certificate-authority of the cluster replaced by `line`.
+  std::string with_plugin(const std::string& line) {
+    std::string text = replaced("token: s3cr3t-token",
+                                "exec: {apiVersion: client.authentication.k8s.io/v1, "
+                                "command: ./plugin, provideClusterInfo: true}");
+    constexpr std::string_view kLine = "certificate-authority: ca.crt";
+    return text.replace(text.find(kLine), kLine.size(), line);
+  }
+  nlohmann::json cluster_info(const std::string& line) {
+    sources.kubeconfig = write("config", with_plugin(line));
+    const auto config = load_config(sources);
+    if (!config) return config.error().message;
+    EXPECT_EQ(*config->credentials->token(net::within(seconds(10))), "abc");
+    std::ifstream info(directory.path() / "info");
+    return nlohmann::json::parse(info)["spec"]["cluster"];
+  }
+};
+
+// "Q0E=" is the base64 of "CA".
+TEST_F(PluginInfoTest, DescribesTheClusterAsKubectlDoes) {
+  nlohmann::json expected = {{"server", "https://one.example:6443"},
+                             {"tls-server-name", "kubernetes"},
+                             {"certificate-authority-data", "Q0E="}};
+  write("ca.crt", "CA");
+  EXPECT_EQ(cluster_info("certificate-authority: ca.crt"), expected);
+  EXPECT_EQ(cluster_info("certificate-authority-data: Q0E="), expected);
+  EXPECT_EQ(cluster_info(R"(certificate-authority: ca.crt
+    extensions:
+    - {name: example.org/other, extension: {audience: other}}
+    - {name: client.authentication.k8s.io/exec, extension: {audience: one}})")["config"],
+            (nlohmann::json{{"audience", "one"}}));
+  expected.erase("certificate-authority-data");
+  expected["insecure-skip-tls-verify"] = true;
+  sources.allow_insecure = true;
+  EXPECT_EQ(cluster_info("insecure-skip-tls-verify: true"), expected);
+}
+
+TEST_F(PluginInfoTest, NamesACaFileThatIsMissing) {
+  EXPECT_THAT(error_of(with_plugin("certificate-authority: missing.crt")),
+              HasSubstr("missing.crt"));
 }
 
 TEST_F(ConfigTest, ReadsAPodsServiceAccount) {
