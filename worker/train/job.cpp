@@ -52,10 +52,10 @@ checkpoint::ParameterDifferences check_weights(const checkpoint::WeightSource& w
   return checkpoint::check_parameters(weights, expected, pool);
 }
 
-// Without a training nor a checkpoint, a head that the weights lack would stay at random: its results
-// would mean nothing. With --ignore_mismatched_sizes the weights may have it with another shape.
+// Without a training, a head that the weights lack would stay at random: its results would mean
+// nothing. With --ignore_mismatched_sizes the weights may have it with another shape.
 void check_head_is_trained(const Job& job) {
-  if (job.settings.do_train || !job.settings.resume_from_checkpoint.empty()) return;
+  if (job.settings.do_train) return;
   const bool questions = job.model.encoder.head == nn::Head::kQuestionAnswering;
   const std::string layer = questions ? "qa_outputs" : "classifier";
   const std::vector<std::string>& missing = job.weight_differences.missing;

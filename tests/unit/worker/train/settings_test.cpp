@@ -153,6 +153,17 @@ TEST(Settings, DoOnlyWhatIsAskedFor) {
             "--do_predict, true");
 }
 
+// run_glue.py ignores it and evaluates the model of model_name_or_path.
+TEST(Settings, RefuseACheckpointToResumeFromWithoutATraining) {
+  for (const char* action : {"--do_eval", "--do_predict"}) {
+    EXPECT_EQ(refusal_of({action, "--resume_from_checkpoint=o/checkpoint-3"}),
+              "found --resume_from_checkpoint without --do_train, expected a training; to evaluate "
+              "or predict with a checkpoint, give it as --model_name_or_path");
+    EXPECT_EQ(refusal_of({action, "--resume_from_checkpoint="}), "");
+    EXPECT_EQ(refusal_of({action, "--do_train", "--resume_from_checkpoint=o/checkpoint-3"}), "");
+  }
+}
+
 TEST(Settings, ComputeInBf16WhereTheCpuHasInstructionsForIt) {
   EXPECT_TRUE(resolve({}, {.has_bf16 = true}).bf16);
   EXPECT_FALSE(resolve({}, {.has_bf16 = false}).bf16);
