@@ -52,21 +52,18 @@ checkpoint::ParameterDifferences check_weights(const checkpoint::WeightSource& w
   return checkpoint::check_parameters(weights, expected, pool);
 }
 
-// Without a training, a head that the weights lack would stay at random: its results would mean
-// nothing. With --ignore_mismatched_sizes the weights may have it with another shape.
+// Without a training, a layer of the head that the weights lack would stay at random: the results
+// would mean nothing. With --ignore_mismatched_sizes the weights may have it with another shape.
 void check_head_is_trained(const Job& job) {
   if (job.settings.do_train) return;
-  const bool questions = job.model.encoder.head == nn::Head::kQuestionAnswering;
-  const std::string layer = questions ? "qa_outputs" : "classifier";
   const std::vector<std::string>& missing = job.weight_differences.missing;
-  for (const std::string& tensor : {layer + ".weight", layer + ".bias"}) {
-    if (std::ranges::find(missing, tensor) == missing.end()) continue;
-    throw Failure(ExitCode::kWeights,
-                  fmt::format("{}: the weights lack {}{}, expected those of a trained {}",
-                              job.settings.model_name_or_path, tensor,
-                              job.settings.ignore_mismatched_sizes ? " with this shape" : "",
-                              questions ? "model for question answering" : "classifier"));
-  }
+  if (missing.empty()) return;
+  const bool questions = job.model.encoder.head == nn::Head::kQuestionAnswering;
+  throw Failure(ExitCode::kWeights,
+                fmt::format("{}: the weights lack {}{}, expected those of a trained {}",
+                            job.settings.model_name_or_path, missing.front(),
+                            job.settings.ignore_mismatched_sizes ? " with this shape" : "",
+                            questions ? "model for question answering" : "classifier"));
 }
 
 // What determines the tokens and labels of a part.

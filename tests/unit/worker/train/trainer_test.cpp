@@ -174,27 +174,30 @@ TEST_F(TrainerTest, SavesTheTokenizerThatItStartedWith) {
   EXPECT_EQ(testing::read_text(output_ / "vocab.txt"), vocabulary);
 }
 
-// As of a model that was pre-trained only.
+// As of a model that was pre-trained only, which may have the pooler.
 TEST_F(TrainerTest, RefusesToEvaluateAHeadThatTheWeightsLack) {
   const fs::path path = model_ / "model.safetensors";
-  std::string content = testing::read_text(path);
-  content.replace(content.find("classifier.weight"), 17, "cls.scores.weight");
-  std::ofstream(path, std::ios::binary) << content;
+  const std::string complete = testing::read_text(path);
   const std::string test_file = "--test_file=" + (directory_.path() / "rows.json").string();
-  for (const std::vector<std::string>& flags : {std::vector<std::string>{"--do_eval"},
-                                                {"--do_predict", test_file},
-                                                {"--do_eval", "--ignore_mismatched_sizes"}}) {
-    try {
-      load_job(settings_of(flags), "uid-1");
-      ADD_FAILURE() << flags.back();
-    } catch (const Failure& failure) {
-      EXPECT_EQ(failure.code(), ExitCode::kWeights);
-      EXPECT_THAT(failure.what(),
-                  AllOf(StartsWith(model_.string() + ": the weights lack classifier.weight"),
-                        HasSubstr(", expected those of a trained classifier")));
+  for (const std::string tensor : {"classifier.weight", "bert.pooler.dense.weight"}) {
+    std::string content = complete;
+    content.replace(content.find(tensor), tensor.size(), std::string(tensor.size(), 'x'));
+    std::ofstream(path, std::ios::binary) << content;
+    for (const std::vector<std::string>& flags : {std::vector<std::string>{"--do_eval"},
+                                                  {"--do_predict", test_file},
+                                                  {"--do_eval", "--ignore_mismatched_sizes"}}) {
+      try {
+        load_job(settings_of(flags), "uid-1");
+        ADD_FAILURE() << tensor << " " << flags.back();
+      } catch (const Failure& failure) {
+        EXPECT_EQ(failure.code(), ExitCode::kWeights);
+        EXPECT_THAT(failure.what(),
+                    AllOf(StartsWith(model_.string() + ": the weights lack " + tensor),
+                          HasSubstr(", expected those of a trained classifier")));
+      }
     }
+    EXPECT_NO_THROW(load_job(settings_of({"--do_train", "--do_eval"}), "uid-1")) << tensor;
   }
-  EXPECT_NO_THROW(load_job(settings_of({"--do_train", "--do_eval"}), "uid-1"));
 }
 
 TEST_F(TrainerTest, RefusesToSmoothTheLabelsOfARegression) {
