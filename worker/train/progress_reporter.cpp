@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <string>
+#include <utility>
+
 #include "common/contract/training_report.h"
 
 namespace tilewright::train {
@@ -56,7 +60,7 @@ void ProgressReporter::add_step(const StepReport& report, const Rates& rates) {
   progress_.examples_per_second = rates.examples_per_second;
   progress_.tokens_per_second = rates.tokens_per_second;
   progress_.last_checkpoint_step = trainer_.last_checkpoint_step();
-  progress_.metrics = {
+  std::map<std::string, double> figures = {
       {training_report::kGflops, rates.gflops},
       {training_report::kPeakGflops, peak_gflops},
       {training_report::kEtaSeconds, rates.eta_seconds},
@@ -69,6 +73,8 @@ void ProgressReporter::add_step(const StepReport& report, const Rates& rates) {
       {training_report::kCheckpointWaitSeconds, trainer_.checkpoint_wait_seconds()},
       {training_report::kRecoveries, static_cast<double>(trainer_.recovery_counts().recoveries)},
       {training_report::kStepsLost, static_cast<double>(trainer_.recovery_counts().steps_lost)}};
+  figures.merge(progress_.metrics);  // the results of the last evaluation stay
+  progress_.metrics = std::move(figures);
   send();
   if (printer_ != nullptr) printer_->show(report, rates, peak_gflops, monotonic_now());
 }

@@ -28,7 +28,7 @@ class ProgressReporter {
   const Rates& rates() const { return rates_; }  // after the last step
   // Before another line is logged.
   void end_line();
-  // Sent with the next phase.
+  // Sent with the next step or phase, and all that follow until the next evaluation.
   void add_evaluation(const EvaluationResult& evaluation);
 
  private:

@@ -11,11 +11,13 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/paths.h"
+#include "tests/support/scrape.h"
 #include "tests/support/silent_logger.h"
 #include "tests/unit/worker/collectives/cluster.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/output_ownership.h"
 #include "worker/collectives/exchange.h"
+#include "worker/train/progress_reporter.h"
 #include "worker/train/summary.h"
 
 namespace tilewright::train {
@@ -162,6 +164,26 @@ TEST_F(TrainerTest, TouchesItsMemoryBeforeItIsUsed) {
   const std::uint64_t buffers = need.activations + need.gradients;  // the weights are loaded
   EXPECT_GT(buffers, std::uint64_t{16} << 20) << "large enough to be seen";
   EXPECT_GT(runtime::anonymous_rss() - before, buffers * 9 / 10);
+}
+
+// The evaluation after step 2 is in the report of step 3.
+TEST_F(TrainerTest, ReportsTheResultsOfTheLastEvaluationUntilTheNext) {
+  const Process process(settings_of({"--eval_strategy=steps", "--eval_steps=2"}));
+  elastic::Session session({}, nullptr, process.log);
+  const auto exposition = metrics::Exposition::serve({"127.0.0.1", 0}, {}).or_throw();
+  kernels::PeakMeter peak([] { return 1.0; });
+  ProgressReporter reporter(process.job, *process.trainer, session, exposition.get(), nullptr, peak,
+                            1);
+  std::vector<bool> reported;
+  TrainerHooks hooks;
+  hooks.on_step = [&](const StepReport& report, const Rates& rates) {
+    reporter.add_step(report, rates);
+    reported.push_back(testing::scrape(exposition->port()).find("tilewright_evaluation{") !=
+                       std::string::npos);
+  };
+  hooks.on_evaluation = [&](const EvaluationResult& result) { reporter.add_evaluation(result); };
+  process.trainer->train(*process.mesh, hooks);
+  EXPECT_THAT(reported, ::testing::ElementsAre(false, false, true));
 }
 
 TEST_F(TrainerTest, SavesTheTokenizerThatItStartedWith) {
