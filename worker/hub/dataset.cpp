@@ -50,13 +50,22 @@ DatasetFiles parquet_files(const ParquetSplits& found, const fs::path& root) {
   return files;
 }
 
-// The .parquet files in a directory and the two levels below it.
+// The .parquet files in a directory and the two levels below it. Directories below it that may not be
+// read, such as the lost+found of a volume, are left out.
 std::vector<std::string> list_directory(const fs::path& root) {
   std::vector<std::string> names;
-  std::error_code ignored;
-  const auto follow = fs::directory_options::follow_directory_symlink;
-  for (fs::recursive_directory_iterator entry(root, follow, ignored), end; entry != end;
-       entry.increment(ignored)) {
+  std::error_code error;
+  const auto check = [&] {
+    if (!error) return;
+    throw Failure(ExitCode::kData,
+                  fmt::format("{}: cannot list the directory: {}", root.string(), error.message()));
+  };
+  fs::directory_iterator(root, error);  // the recursive iterator would skip the root too
+  check();
+  const auto options = fs::directory_options::follow_directory_symlink |
+                       fs::directory_options::skip_permission_denied;
+  fs::recursive_directory_iterator entry(root, options, error);
+  for (check(); entry != fs::recursive_directory_iterator(); entry.increment(error), check()) {
     if (entry.depth() >= 2) entry.disable_recursion_pending();
     if (entry->path().extension() == ".parquet") {
       names.push_back(entry->path().lexically_relative(root).string());

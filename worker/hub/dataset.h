@@ -27,7 +27,7 @@ struct DatasetFiles {
 
 // Finds the files of a data set:
 // 1. in a directory of this path, if it may be one: CONFIG/SPLIT-00000-of-00001.parquet
-//    (parquet_splits.h);
+//    (parquet_splits.h); directories in it that may not be read are left out;
 // 2. in the cache of the datasets library, for the revision main: Arrow files;
 // 3. on the hub: the Parquet files of the revision's latest commit, downloaded into the cache if
 //    they are not there. Only the hub knows which files belong to a data set, so it is asked even

@@ -1,5 +1,8 @@
 #include "worker/hub/dataset.h"
 
+#include <sys/fsuid.h>
+#include <unistd.h>
+
 #include "tests/unit/worker/hub/hub_fixture.h"
 
 namespace tilewright::hub {
@@ -98,6 +101,40 @@ TEST_F(Dataset, HasTheSplitsOfItsConfiguration) {
             "one of mnli, mrpc");
   EXPECT_THAT(failure_of([&] { resolve("nyu-mll/glue", "qqq"); }).message,
               HasSubstr("found the configuration \"qqq\", expected one of mnli, mrpc"));
+}
+
+// While it lives, this thread may not read what its permissions forbid: root may.
+struct UnprivilegedFileAccess {
+  UnprivilegedFileAccess() { setfsuid(65534); }
+  ~UnprivilegedFileAccess() { setfsuid(geteuid()); }
+};
+
+// As lost+found of a volume. The order of a directory's entries is arbitrary, so there are several.
+TEST_F(Dataset, InADirectoryMayBeBesideOnesThatCannotBeRead) {
+  const fs::path root = folder_.path() / "volume";
+  std::vector<fs::path> expected;
+  for (int i = 0; i < 20; ++i) {
+    expected.push_back(root / fmt::format("cfg/train-{:05}-of-00020.parquet", i));
+    write_file(expected.back(), "rows");
+    fs::create_directory(root / fmt::format("cfg/lost+found{}", i));
+    fs::permissions(root / fmt::format("cfg/lost+found{}", i), fs::perms::none);
+  }
+  for (const fs::path& path : {folder_.path(), root, root / "cfg"}) {
+    fs::permissions(path, fs::perms(0755));
+  }
+  {
+    const UnprivilegedFileAccess unprivileged;
+    EXPECT_EQ(resolve(root).splits.at("train"), expected);
+  }
+  fs::permissions(root, fs::perms::none);
+  Error refused;
+  {
+    const UnprivilegedFileAccess unprivileged;
+    refused = failure_of([&] { resolve(root); });
+  }
+  fs::permissions(root, fs::perms(0755));
+  EXPECT_EQ(refused.code, ExitCode::kData);
+  EXPECT_EQ(refused.message, root.string() + ": cannot list the directory: Permission denied");
 }
 
 TEST_F(Dataset, FollowsANewCommit) {
