@@ -1,5 +1,5 @@
 // The labels and variables that the operator sets on the pods of a PyTorchJob, as Kubeflow's
-// training operator v1 does. The tables in docs/reference.md are generated from these.
+// training operator v1 does, and the two last variables. The tables in docs/reference.md are generated from these.
 // Source: github.com/kubeflow/training-operator v1.9, pkg/apis/kubeflow.org/v1/common_types.go and
 // pkg/controller.v1/pytorch.
 #pragma once
@@ -67,6 +67,9 @@ inline constexpr Variable kVariables[] = {
     {"PET_STANDALONE", "`elasticPolicy.standalone`", "Empty."},
     {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "the agents rendezvous through the operator's TCPStore",
      "1, unless the container sets it: the workers of each round then use a separate store."},
+    {"PET_SHUTDOWN_TIMEOUT", "the template sets `terminationGracePeriodSeconds`",
+     "Its value, unless the container sets the variable: otherwise torchrun kills the processes "
+     "30 s after SIGTERM."},
 };
 
 consteval const char* variable(std::string_view name) {

@@ -207,13 +207,10 @@ void append_variables(const Variables& variables, json& container) {
   for (const auto& [name, value] : variables) list.push_back({{"name", name}, {"value", value}});
 }
 
-// By default the agent of rank 0 serves the store of the workers, too. If it dies, the other agents
-// of torch 2.15 keep its address, and three agents or more hang.
-void keep_worker_store_apart(json& container) {
-  constexpr const char* kVariable = kubeflow::variable("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
-  const bool set = std::ranges::any_of(
-      container["env"], [](const json& each) { return string_member(each, "name") == kVariable; });
-  if (!set) append_variables({{kVariable, "1"}}, container);
+void set_unless_given(const char* name, const std::string& value, json& container) {
+  const bool given = std::ranges::any_of(
+      container["env"], [&](const json& each) { return string_member(each, "name") == name; });
+  if (!given) append_variables({{name, value}}, container);
 }
 
 // Replaces the element of that name, or appends it.
@@ -244,11 +241,19 @@ json spec_of(const api::PyTorchJob& job, const Replica& replica, int worker_inde
   if (!spec.is_object()) spec = json::object();
   spec["restartPolicy"] = "Never";  // the operator decides on restarts and creates a new pod
   const Variables variables = kubeflow_variables(job, replica, options);
+  const json grace = member(spec, "terminationGracePeriodSeconds");
   if (!spec["containers"].is_array()) return spec;  // the API server rejects the pod
   for (json& container : spec["containers"]) {
     if (!container.is_object()) continue;
     append_variables(variables, container);
-    if (!tcpstore_of(job, options).empty()) keep_worker_store_apart(container);
+    // By default the agent of rank 0 serves the store of the workers, too. If it dies, the other
+    // agents of torch 2.15 keep its address, and three agents or more hang.
+    if (!tcpstore_of(job, options).empty()) {
+      set_unless_given(kubeflow::variable("TORCH_DISABLE_SHARE_RDZV_TCP_STORE"), "1", container);
+    }
+    if (grace.is_number_integer()) {
+      set_unless_given(kubeflow::variable("PET_SHUTDOWN_TIMEOUT"), grace.dump(), container);
+    }
     if (string_member(container, "name") != api::kPyTorchContainer) continue;
     set_default_port(container);
     append_variables(tilewright_variables(job, worker_index, options), container);

@@ -160,6 +160,19 @@ TEST(PyTorchPod, AgentsUseTheOperatorsStore) {
               ::testing::Not(::testing::Contains(Pair("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"))));
 }
 
+TEST(PyTorchPod, AgentsHaveTheGracePeriodOfThePod) {
+  api::PyTorchJob job = job_of(4, false);
+  const auto list = [&] { return variables(container(build_pod(job, 3, kOptions), "pytorch")); };
+  const auto key = ::testing::Key("PET_SHUTDOWN_TIMEOUT");
+  EXPECT_THAT(list(), ::testing::Not(::testing::Contains(key)));
+  json& spec = job.spec.worker->pod_template["spec"];
+  spec["terminationGracePeriodSeconds"] = 300;
+  EXPECT_THAT(list(), ::testing::Contains(Pair("PET_SHUTDOWN_TIMEOUT", "300")));
+  spec["containers"][1]["env"].push_back({{"name", "PET_SHUTDOWN_TIMEOUT"}, {"value", "60"}});
+  EXPECT_THAT(list(), ::testing::Contains(Pair("PET_SHUTDOWN_TIMEOUT", "60")));
+  EXPECT_THAT(list(), ::testing::Not(::testing::Contains(Pair("PET_SHUTDOWN_TIMEOUT", "300"))));
+}
+
 // The job sets the rendezvous endpoint, or torchrun's agents have no rendezvous.
 TEST(PyTorchPod, AgentsUseTheEndpointOfTheJob) {
   const std::function<void(api::PyTorchJob&)> changes[] = {
