@@ -1,6 +1,7 @@
 #include "worker/train/evaluator.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/printable.h"
 #include "common/base/result.h"
 #include "worker/collectives/exchange.h"
 #include "worker/train/collective_limits.h"
@@ -18,22 +20,7 @@
 namespace tilewright::train {
 namespace {
 
-constexpr std::size_t kMaxLogitBytes = std::size_t{1} << 30;
-
 constexpr std::size_t kMaxResultBytes = std::size_t{1} << 20;
-
-// On rank 0, all ranks' logits in the order of the data set. Collective.
-std::vector<float> gather_logits(collectives::Mesh& mesh, std::span<const float> own,
-                                 MonotonicTime deadline) {
-  const std::string_view bytes(reinterpret_cast<const char*>(own.data()), own.size_bytes());
-  std::vector<float> all;
-  for (const std::string& part : collectives::gather(mesh, 0, bytes, kMaxLogitBytes, deadline)) {
-    const std::size_t before = all.size();
-    all.resize(before + part.size() / sizeof(float));
-    std::memcpy(all.data() + before, part.data(), part.size() / sizeof(float) * sizeof(float));
-  }
-  return all;
-}
 
 // Sends rank 0's result without its files to all ranks. Collective.
 void share_result(collectives::Mesh& mesh, MonotonicTime deadline, EvaluationResult& result) {
@@ -102,6 +89,45 @@ double loss_of(const tasks::Task& task, const tasks::Dataset& data, std::size_t 
 }
 
 }  // namespace
+
+std::vector<float> gather_logits(collectives::Mesh& mesh, std::span<const float> own,
+                                 MonotonicTime deadline, std::size_t piece) {
+  const auto text_of = [](std::span<const float> logits) {
+    return std::string_view(reinterpret_cast<const char*>(logits.data()), logits.size_bytes());
+  };
+  std::vector<std::size_t> counts;  // by rank
+  for (const std::string& text :
+       collectives::all_gather(mesh, std::to_string(own.size()), kMaxCollectiveBytes, deadline)) {
+    std::size_t count = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      throw Failure(ExitCode::kPeerLost, fmt::format("rank {} sent {} as the number of its logits",
+                                                     counts.size(), quoted_excerpt(text)));
+    }
+    counts.push_back(count);
+  }
+  std::vector<std::size_t> begins(counts.size());  // of each rank in `all`
+  std::exclusive_scan(counts.begin(), counts.end(), begins.begin(), std::size_t{0});
+  std::vector<float> all(mesh.rank() == 0 ? begins.back() + counts.back() : 0);
+  const std::size_t most = *std::ranges::max_element(counts);
+  for (std::size_t at = 0; at < most; at += piece) {
+    const std::span<const float> mine = own.subspan(std::min(at, own.size()));
+    const std::vector<std::string> parts =
+        collectives::gather(mesh, 0, text_of(mine.first(std::min(piece, mine.size()))),
+                            piece * sizeof(float), collective_deadline());
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+      const std::size_t bytes =
+          std::min(piece, counts[rank] - std::min(at, counts[rank])) * sizeof(float);
+      if (parts[rank].size() != bytes) {
+        throw Failure(ExitCode::kPeerLost, fmt::format("rank {} sent {} bytes of its logits, "
+                                                       "expected {}",
+                                                       rank, parts[rank].size(), bytes));
+      }
+      if (bytes > 0) std::memcpy(all.data() + begins[rank] + at, parts[rank].data(), bytes);
+    }
+  }
+  return all;
+}
 
 EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
                        const std::vector<float>& logits, double label_smoothing) {

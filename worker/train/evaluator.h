@@ -12,6 +12,7 @@
 #include "worker/collectives/mesh.h"
 #include "worker/collectives/shard_tree.h"
 #include "worker/nn/model.h"
+#include "worker/train/collective_limits.h"
 #include "worker/train/job.h"
 
 namespace tilewright::train {
@@ -31,6 +32,12 @@ struct EvaluationResult {
 // Leaves `seconds` at 0. Throws Failure(kPeerLost) if the number of logits is wrong.
 EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
                        const std::vector<float>& logits, double label_smoothing);
+
+// Returns the logits of all ranks, by rank, on rank 0, and nothing elsewhere. Collective. `deadline`:
+// until which a rank waits for the others to have theirs, which then go in pieces of at most `piece`
+// logits a rank. Throws Failure(kPeerLost).
+std::vector<float> gather_logits(collectives::Mesh& mesh, std::span<const float> own,
+                                 MonotonicTime deadline, std::size_t piece = kPieceElements);
 
 template <typename Activation>
 class Evaluator {

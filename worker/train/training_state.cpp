@@ -102,13 +102,11 @@ bool has_evaluation_of_step(const checkpoint::TrainerState& state) {
 
 std::span<std::byte> bytes_of(std::span<float> values) { return std::as_writable_bytes(values); }
 
-// Calls body(piece) for consecutive pieces of `values`. Each one is sent with a deadline of its
-// own, because the time for all of a state grows with its size and the number of workers.
+// Calls body(piece) for consecutive pieces of `values`; see kPieceElements.
 template <typename Body>
 void for_pieces(std::span<float> values, Body&& body) {
-  constexpr std::size_t kPiece = std::size_t{16} << 20;
-  for (std::size_t begin = 0; begin < values.size(); begin += kPiece) {
-    body(values.subspan(begin, std::min(kPiece, values.size() - begin)));
+  for (std::size_t begin = 0; begin < values.size(); begin += kPieceElements) {
+    body(values.subspan(begin, std::min(kPieceElements, values.size() - begin)));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/paths.h"
+#include "tests/unit/worker/collectives/cluster.h"
 #include "worker/tasks/registry.h"
 #include "worker/train/collective_limits.h"
 
@@ -38,6 +39,22 @@ TEST(Evaluator, SmoothsTheLabelsOfTheLossAsTheTrainerDoes) {
     ++compared;
   }
   EXPECT_EQ(compared, 3);
+}
+
+// A rank with more logits than one operation takes is no lost peer.
+TEST(Evaluator, GathersMoreLogitsThanOneOperationTakes) {
+  const std::vector<std::vector<float>> own = {{1, 2}, {3, 4, 5, 6, 7}, {}, {8, 9, 10}};
+  std::vector<float> found;
+  collectives::expect_no_errors(collectives::run_ranks(4, [&](collectives::Mesh& mesh) {
+    const std::vector<float> all = gather_logits(mesh, own[static_cast<std::size_t>(mesh.rank())],
+                                                 collectives::test_deadline(), 2);
+    if (mesh.rank() == 0) {
+      found = all;
+    } else {
+      EXPECT_TRUE(all.empty());
+    }
+  }));
+  EXPECT_EQ(found, (std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
 }
 
 TEST(Evaluator, WaitsForAWorkerThatNeedsTenTimesAsLong) {
