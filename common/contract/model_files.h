@@ -11,9 +11,10 @@ inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 inline constexpr const char* kTokenizer = "tokenizer.json";
 inline constexpr const char* kVocabulary = "vocab.txt";
 inline constexpr const char* kAddedTokens = "added_tokens.json";
+inline constexpr const char* kSpecialTokens = "special_tokens_map.json";
 // What is downloaded with a model and copied into the output, if it exists.
 inline constexpr std::array kTokenizerFiles = {kTokenizerConfig, kTokenizer, kVocabulary,
-                                               "special_tokens_map.json", kAddedTokens};
+                                               kSpecialTokens, kAddedTokens};
 
 struct Weights {
   const char* name;

@@ -24,6 +24,8 @@ using Json = nlohmann::json;
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 24) - 1;
 constexpr std::size_t kMaxAddedTokens = 10000;
+constexpr const char* kDecoder = "added_tokens_decoder";
+constexpr const char* kClass = "tokenizer_class";
 
 struct TokenNames {
   std::string unk = "[UNK]", sep = "[SEP]", pad = "[PAD]", cls = "[CLS]", mask = "[MASK]";
@@ -249,11 +251,53 @@ void read_added_tokens(const Document& document, TokenizerSpec& spec) {
   }
 }
 
+// What tokenizer_config.json and special_tokens_map.json say of the special tokens.
+struct SpecialNames {
+  TokenNames names;
+  std::unordered_set<std::string> further;  // additional_special_tokens
+
+  bool contains(const std::string& token) const {
+    return further.contains(token) || token == names.unk || token == names.sep ||
+           token == names.pad || token == names.cls || token == names.mask;
+  }
+};
+
+// The content of a token, which is a string or an object; `if_null` if it is null.
+std::string token_content(const Document& document, std::string_view where, const Json& token,
+                          const std::string& if_null) {
+  const Json& content = token.is_object() && token.contains("content") ? token["content"] : token;
+  if (content.is_null()) return if_null;
+  if (!content.is_string()) document.reject(where, content, "a token");
+  return content.get<std::string>();
+}
+
+// Where the document names tokens, its names take precedence over those found before.
+void read_special_tokens(const Document& document, SpecialNames& special) {
+  TokenNames& names = special.names;
+  for (const auto& [key, name] : {std::pair("unk_token", &names.unk),
+                                  {"sep_token", &names.sep},
+                                  {"pad_token", &names.pad},
+                                  {"cls_token", &names.cls},
+                                  {"mask_token", &names.mask}}) {
+    *name = token_content(document, key, document.at(key), *name);
+  }
+  constexpr const char* kFurther = "additional_special_tokens";
+  const Json& further = document.at(kFurther);
+  if (further.is_null()) return;
+  if (!further.is_array() || further.size() > kMaxAddedTokens) {
+    document.reject(kFurther, further, "a list of at most 10000 tokens");
+  }
+  special.further.clear();
+  for (const Json& token : further) {
+    special.further.insert(token_content(document, kFurther, token, ""));
+  }
+}
+
 // The tokens that a tokenizer of vocab.txt has beyond it: added_tokens_decoder in
-// tokenizer_config.json, else added_tokens.json, whose tokens have transformers' default flags.
-void read_tokens_beyond_vocab_txt(const Document& config, const fs::path& model_dir,
-                                  TokenizerSpec& spec) {
-  constexpr const char* kDecoder = "added_tokens_decoder";
+// tokenizer_config.json, else added_tokens.json, whose tokens have the flags that transformers gives
+// them.
+void read_tokens_beyond_vocab_txt(const Document& config, const SpecialNames& special,
+                                  const fs::path& model_dir, TokenizerSpec& spec) {
   const auto check = [](const Document& document, std::string_view where, const Json& tokens) {
     if (!tokens.is_object() || tokens.size() > kMaxAddedTokens) {
       document.reject(where, tokens, "an object with at most 10000 tokens");
@@ -278,14 +322,22 @@ void read_tokens_beyond_vocab_txt(const Document& config, const fs::path& model_
   for (const auto& [content, id] : document.root.items()) {
     const auto where = [&, &token = content] { return quoted_excerpt(token); };
     if (content.empty()) document.reject("a token", content, "a non-empty string");
-    spec.added_tokens.push_back(
-        {.id = read_id(document, where, id), .content = content, .normalized = true});
+    spec.added_tokens.push_back({.id = read_id(document, where, id),
+                                 .content = content,
+                                 .normalized = !special.contains(content)});
   }
+}
+
+// The document that names the tokenizer's class, if one does: tokenizer_config.json, else config.json.
+Document document_of_class(const Document& config, const fs::path& model_dir) {
+  const fs::path path = model_dir / model_files::kConfig;
+  std::error_code ignored;
+  return config.at(kClass).is_null() && fs::exists(path, ignored) ? read_json(path) : config;
 }
 
 // vocab.txt does not say how texts are split into words. Other classes, such as Japanese ones, split
 // them in other ways.
-void check_class(const Document& config, const fs::path& model_dir) {
+void check_class(const Document& config, const Document& of_class) {
   const auto check = [](const Document& document, const char* key, auto&& accepts,
                         const char* expected) {
     const Json& value = document.at(key);
@@ -296,7 +348,6 @@ void check_class(const Document& config, const fs::path& model_dir) {
   const auto is_bert = [](const std::string& name) {
     return name.starts_with("BertTokenizer") || name.starts_with("DistilBertTokenizer");
   };
-  constexpr const char* kClass = "tokenizer_class";
   constexpr const char* kClasses =
       "BertTokenizer or DistilBertTokenizer for a model without tokenizer.json";
   const auto is = [](std::string_view expected) {
@@ -304,12 +355,7 @@ void check_class(const Document& config, const fs::path& model_dir) {
   };
   check(config, "word_tokenizer_type", is("basic"), "\"basic\"");
   check(config, "subword_tokenizer_type", is("wordpiece"), "\"wordpiece\"");
-  check(config, kClass, is_bert, kClasses);
-  const fs::path path = model_dir / model_files::kConfig;
-  std::error_code ignored;
-  if (config.at(kClass).is_null() && fs::exists(path, ignored)) {
-    check(read_json(path), kClass, is_bert, kClasses);
-  }
+  check(of_class, kClass, is_bert, kClasses);
 }
 
 // Formats the list of a TemplateProcessing: "[CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1".
@@ -395,36 +441,23 @@ void read_vocab_txt(const fs::path& path, TokenizerSpec& spec) {
   }
 }
 
-std::string token_name(const Document& config, const char* key, const std::string& default_value) {
-  const Json& value = config.at(key);
-  const Json& name = value.is_object() ? config.at(std::string(key) + ".content") : value;
-  if (name.is_null()) return default_value;
-  if (!name.is_string()) config.reject(key, name, "a token");
-  return name.get<std::string>();
-}
-
-void apply_config(const Document& config, TokenNames& names) {
-  names.unk = token_name(config, "unk_token", names.unk);
-  names.sep = token_name(config, "sep_token", names.sep);
-  names.pad = token_name(config, "pad_token", names.pad);
-  names.cls = token_name(config, "cls_token", names.cls);
-  names.mask = token_name(config, "mask_token", names.mask);
-}
-
-void apply_config(const Document& config, NormaliserOptions& options) {
-  options.lowercase = config.boolean("do_lower_case", options.lowercase);
-  options.handle_chinese_chars =
-      config.boolean("tokenize_chinese_chars", options.handle_chinese_chars);
+// BertTokenizerFast and DistilBertTokenizerFast replace the normaliser of tokenizer.json by that of
+// their arguments.
+void read_normaliser(const Document& config, NormaliserOptions& options) {
+  options.lowercase = config.boolean("do_lower_case", true);
+  options.handle_chinese_chars = config.boolean("tokenize_chinese_chars", true);
+  options.strip_accents.reset();
   if (!config.at("strip_accents").is_null()) {
     options.strip_accents = config.boolean("strip_accents", true);
   }
 }
 
 void read_model_max_length(const Document& config, TokenizerSpec& spec) {
-  const Json& value = config.at("model_max_length");
+  const char* key = config.at("model_max_length").is_null() ? "max_len" : "model_max_length";
+  const Json& value = config.at(key);
   if (value.is_null()) return;
   const double tokens = value.is_number() ? value.get<double>() : 0;
-  if (tokens < 1) config.reject("model_max_length", value, "a positive number of tokens");
+  if (tokens < 1) config.reject(key, value, "a positive number of tokens");
   // transformers writes 10^30 for no limit.
   if (tokens < 1e9) spec.model_max_length = static_cast<std::int64_t>(tokens);
 }
@@ -442,24 +475,33 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   const fs::path config_path = model_dir / model_files::kTokenizerConfig;
   Document config{config_path, Json::object()};
   if (fs::exists(config_path, ignored)) config = read_json(config_path);
-  TokenNames names;
-  apply_config(config, names);
+  SpecialNames special;
+  read_special_tokens(config, special);
+  const fs::path special_path = model_dir / model_files::kSpecialTokens;
+  if (config.at(kDecoder).is_null() && fs::exists(special_path, ignored)) {
+    read_special_tokens(read_json(special_path), special);
+  }
+  TokenNames& names = special.names;
+  const Document of_class = document_of_class(config, model_dir);
 
   TokenizerSpec spec;
   const bool from_json = fs::exists(json, ignored);
   const fs::path& source = from_json ? json : vocab;
   if (from_json) {
     const Document document = read_json(json);
-    names.unk = token_name(document, "model.unk_token", names.unk);
+    names.unk =
+        token_content(document, "model.unk_token", document.at("model.unk_token"), names.unk);
     read_tokenizer_json(document, names, spec);
   } else if (fs::exists(vocab, ignored)) {
-    check_class(config, model_dir);
+    check_class(config, of_class);
     read_vocab_txt(vocab, spec);
-    read_tokens_beyond_vocab_txt(config, model_dir, spec);
+    read_tokens_beyond_vocab_txt(config, special, model_dir, spec);
   } else {
     fail(model_dir, "found neither tokenizer.json nor vocab.txt, expected one of them");
   }
-  apply_config(config, spec.normaliser);
+  if (!from_json || of_class.at(kClass) != "PreTrainedTokenizerFast") {
+    read_normaliser(config, spec.normaliser);
+  }
   read_model_max_length(config, spec);
   check_bounds(source, spec);
 

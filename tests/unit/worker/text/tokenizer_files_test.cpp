@@ -102,6 +102,8 @@ TEST(TokenizerFiles, TokenizerConfigLimitsTheTokensOfAnInput) {
   EXPECT_EQ(Tokenizer::load(directory.path()).model_max_length(), kNoLimit);
   EXPECT_EQ(limit("512"), 512);
   EXPECT_EQ(limit("null"), kNoLimit);
+  EXPECT_EQ(limit(R"(null, "max_len": 128)"), 128) << "its old name";
+  EXPECT_EQ(limit(R"(64, "max_len": 128)"), 64);
   EXPECT_EQ(limit("1000000000000000019884624838656"), kNoLimit) << "as transformers writes it";
   for (const char* bad : {"0", "-1", "\"512\""}) {
     directory.write("tokenizer_config.json", fmt::format(R"({{"model_max_length": {}}})", bad));
@@ -122,6 +124,13 @@ TEST(TokenizerFiles, ReadsTheTokensThatWereAddedToVocabTxt) {
   directory.write("added_tokens.json", R"({"[E1]": 20, "[/E1]": 21})");
   EXPECT_EQ(ids_of(Tokenizer::load(directory.path()), "[E1] a [/e1]"), (Ids{20, 8, 21}));
   EXPECT_EQ(Tokenizer::load(directory.path()).vocab_size(), 22);
+  for (const char* file : {"special_tokens_map.json", "tokenizer_config.json"}) {
+    directory.write(file, R"({"additional_special_tokens": ["[/E1]"]})");
+    EXPECT_EQ(ids_of(Tokenizer::load(directory.path()), "[E1] a [/e1] [/E1]"),
+              (Ids{20, 8, 1, 1, 1, 1, 21}))
+        << "no lower case in " << file;
+    directory.write(file, "{}");
+  }
   directory.write("tokenizer_config.json", R"({"added_tokens_decoder": {
       "4": {"content": "[MASK]", "lstrip": true}, "20": {"content": "[E1]"}}})");
   const Tokenizer decoder = Tokenizer::load(directory.path());
@@ -167,11 +176,51 @@ TEST(TokenizerFiles, AppliesTheSettingsOfTokenizerJson) {
     root["model"]["max_input_chars_per_word"] = 4;
     root["added_tokens"].push_back({{"id", 16}, {"content", "b"}, {"single_word", true}});
   });
-  const Tokenizer tokenizer = Tokenizer::load(directory.path());
-  EXPECT_EQ(ids_of(tokenizer, "Cafe café unaffable b"), (Ids{12, 11, 1, 16}));
-  directory.write("tokenizer_config.json", R"({"do_lower_case": true})");
-  EXPECT_EQ(ids_of(Tokenizer::load(directory.path()), "CAFÉ"), (Ids{10}))
-      << "tokenizer_config.json takes precedence";
+  for (const char* config : {R"({"tokenizer_class": "PreTrainedTokenizerFast"})",
+                             R"({"tokenizer_class": "PreTrainedTokenizerFast",
+                                 "do_lower_case": true})",
+                             R"({"do_lower_case": false})"}) {
+    directory.write("tokenizer_config.json", config);
+    EXPECT_EQ(ids_of(Tokenizer::load(directory.path()), "Cafe café unaffable b"),
+              (Ids{12, 11, 1, 16}))
+        << config;
+  }
+}
+
+// As transformers 4.57: the class BertTokenizerFast has the normaliser of its own arguments.
+TEST(TokenizerFiles, TheNormaliserOfABertTokenizerIsThatOfItsConfig) {
+  const ModelDirectory directory;
+  directory.write_json([](Json& root) {
+    root["normalizer"].update(
+        {{"lowercase", false}, {"strip_accents", false}, {"handle_chinese_chars", false}});
+  });
+  const auto ids = [&] { return ids_of(Tokenizer::load(directory.path()), "Café a文"); };
+  EXPECT_EQ(ids(), (Ids{10, 8, 13}));
+  directory.write("config.json", R"({"tokenizer_class": "BertTokenizer"})");
+  EXPECT_EQ(ids(), (Ids{10, 8, 13}));
+  directory.write("tokenizer_config.json", R"({"strip_accents": false})");
+  EXPECT_EQ(ids(), (Ids{11, 8, 13}));
+  directory.write("tokenizer_config.json", R"({"tokenize_chinese_chars": false})");
+  EXPECT_EQ(ids(), (Ids{10, 8, 18}));
+  directory.write("config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
+  EXPECT_EQ(ids(), (Ids{1, 8, 18}));
+}
+
+TEST(TokenizerFiles, SpecialTokensMapNamesSpecialTokens) {
+  const ModelDirectory directory;
+  directory.write("vocab.txt", "<pad>\n<unk>\n<s>\n</s>\na\n[MASK]\n");
+  const auto ids = [&] { return Tokenizer::load(directory.path()).encode("a z <s>").ids; };
+  directory.write("special_tokens_map.json",
+                  R"({"pad_token": "<pad>", "unk_token": {"content": "<unk>"}, "cls_token": "<s>",
+                   "sep_token": "</s>"})");
+  EXPECT_EQ(ids(), (Ids{2, 4, 1, 2, 3}));
+  const std::string names =
+      R"("pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "a", "sep_token": "</s>")";
+  directory.write("tokenizer_config.json", "{" + names + "}");
+  EXPECT_EQ(ids(), (Ids{2, 4, 1, 2, 3})) << "before tokenizer_config.json";
+  directory.write("tokenizer_config.json",
+                  "{" + names + R"(, "added_tokens_decoder": {"0": {"content": "<pad>"}}})");
+  EXPECT_EQ(ids(), (Ids{4, 4, 1, 1, 1, 1, 3})) << "unless that has added_tokens_decoder";
 }
 
 TEST(TokenizerFiles, AcceptsBertProcessing) {
