@@ -137,6 +137,14 @@ std::vector<FlagProblem> conflicting_flags(const TrainingArguments& arguments,
                         "--load_best_model_at_end with --save_strategy=no",
                         "steps, epoch or best: the best model is loaded from a checkpoint"});
   }
+  if (settings.do_train && settings.lr_scheduler_type == "polynomial" &&
+      settings.learning_rate <= kPolynomialEnd) {
+    problems.push_back(
+        {"lr_scheduler_type",
+         fmt::format("--lr_scheduler_type=polynomial with --learning_rate={}",
+                     settings.learning_rate),
+         fmt::format("a rate above {}, to which this schedule decays", kPolynomialEnd)});
+  }
   if (settings.gemm_backend == "onednn" && settings.exact && arguments.is_set("exact")) {
     problems.push_back({"exact", "--gemm_backend=onednn with --exact=true",
                         "--exact=false: oneDNN does not guarantee the same bits for different "

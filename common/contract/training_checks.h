@@ -53,6 +53,10 @@ std::vector<FlagProblem> conflicting_flags(const TrainingArguments& arguments,
 
 // Whether a file has the name of one that a classification or regression reads.
 bool has_row_suffix(std::string_view path);
+// The last learning rate of --lr_scheduler_type polynomial: lr_end of transformers'
+// get_polynomial_decay_schedule_with_warmup(), which refuses a smaller first one.
+inline constexpr double kPolynomialEnd = 1e-7;
+
 inline constexpr std::string_view kExpectedRowSuffix =
     "a file that ends in .csv, .tsv, .json or .jsonl";
 

@@ -5,11 +5,10 @@
 #include <numbers>
 
 #include "common/base/check.h"
+#include "common/contract/training_checks.h"
 
 namespace tilewright::train {
 namespace {
-
-constexpr double kPolynomialEnd = 1e-7;  // lr_end of transformers' polynomial schedule
 
 Decay decay_of(std::string_view name) {
   if (name == "linear") return Decay::kLinear;

@@ -66,6 +66,10 @@ TEST(TrainingChecks, FindFlagsThatExcludeEachOther) {
               ElementsAre("found --save_strategy=best with --eval_strategy=no, expected steps or "
                           "epoch: the best model is found by evaluations during the training"));
   EXPECT_THAT(conflicts({"--save_strategy=best", "--eval_strategy=epoch"}), IsEmpty());
+  EXPECT_THAT(conflicts({"--lr_scheduler_type=polynomial", "--learning_rate=1e-7"}),
+              ElementsAre("found --lr_scheduler_type=polynomial with --learning_rate=1e-07, "
+                          "expected a rate above 1e-07, to which this schedule decays"));
+  EXPECT_THAT(conflicts({"--lr_scheduler_type=polynomial", "--learning_rate=2e-7"}), IsEmpty());
   EXPECT_THAT(conflicts({"--load_best_model_at_end", "--do_predict"}), IsEmpty())
       << "without a training";
   EXPECT_THAT(
