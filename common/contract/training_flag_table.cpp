@@ -176,8 +176,9 @@ std::vector<TrainingFlag> working_flags() {
                  "pre-trained model: a directory in Hugging Face's layout, or a name on its hub"))),
       string("model_revision", &Settings::model_revision,
              "branch, tag or commit of a model on the hub"),
-      hub_name(string("config_name", &Settings::config_name,
-                      "directory or hub name of config.json, if it is not in that of the model")),
+      hub_name(
+          string("config_name", &Settings::config_name,
+                 "directory, file or hub name of config.json, if it is not in that of the model")),
       hub_name(string("tokenizer_name", &Settings::tokenizer_name,
                       "directory or hub name of the tokenizer, if it is not in that of the model")),
       differs(boolean("ignore_mismatched_sizes", &Settings::ignore_mismatched_sizes,

@@ -61,6 +61,12 @@ const nn::ModelFamily& require_architecture(const JsonFields& fields) {
 
 }  // namespace
 
+std::filesystem::path config_file(const std::filesystem::path& directory_or_file) {
+  std::error_code ignored;
+  const bool is_directory = std::filesystem::is_directory(directory_or_file, ignored);
+  return is_directory ? directory_or_file / model_files::kConfig : directory_or_file;
+}
+
 ModelConfig read_model_config(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
@@ -68,8 +74,7 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
                                                 "config.json and model.safetensors",
                                                 path.string()));
   }
-  const bool is_directory = std::filesystem::is_directory(path, ignored);
-  const JsonFields fields(is_directory ? path / model_files::kConfig : path, ExitCode::kModel);
+  const JsonFields fields(config_file(path), ExitCode::kModel);
   const nn::ModelFamily& family = require_architecture(fields);
   const nn::ConfigFields& names = family.fields;
   // A field that the family does not have has the value `fallback`.
@@ -154,11 +159,11 @@ std::string model_config_json(const std::string& source_json,
   return json.dump(2) + "\n";
 }
 
-std::string read_finetuning_task(const std::filesystem::path& directory) {
-  const std::filesystem::path path = directory / model_files::kConfig;
+std::string read_finetuning_task(const std::filesystem::path& path) {
+  const std::filesystem::path file = config_file(path);
   std::error_code error;
-  if (directory.empty() || !std::filesystem::exists(path, error)) return "";
-  const nlohmann::json json = JsonFields(path, ExitCode::kModel).json();
+  if (!std::filesystem::exists(file, error)) return "";
+  const nlohmann::json json = JsonFields(file, ExitCode::kModel).json();
   const auto found = json.find(kFinetuningTask);
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }

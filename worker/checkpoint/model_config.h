@@ -19,7 +19,10 @@ struct ModelConfig {
   bool classifier_has_hidden_dropout = false;
 };
 
-// `path` is a model directory or its config.json. The head is that of a classification; the caller
+// The config.json of a model directory, or the file itself, whatever its name.
+std::filesystem::path config_file(const std::filesystem::path& directory_or_file);
+
+// `path`: as for config_file(). The head is that of a classification; the caller
 // sets the head that it trains. Throws Failure with ExitCode::kModel if the model is not an encoder
 // of one of nn::kModelFamilies with erf GELU and absolute positions, or if a size is missing or out
 // of range.
@@ -33,8 +36,8 @@ std::string model_config_json(const std::string& source_json,
                               const std::vector<std::string>& labels,
                               const nn::EncoderConfig& encoder, const std::string& finetuning_task);
 
-// The finetuning_task in config.json of a model directory; empty if there is none, or no config.json.
-// Throws Failure(kModel) if the file cannot be read.
-std::string read_finetuning_task(const std::filesystem::path& directory);
+// The finetuning_task in the config.json of `path`, as for config_file(); empty if there is none, or no
+// file. Throws Failure(kModel) if the file cannot be read.
+std::string read_finetuning_task(const std::filesystem::path& path);
 
 }  // namespace tilewright::checkpoint

@@ -162,6 +162,9 @@ fs::path resolve_model(const ModelRequest& request, const HubOptions& options) {
   const std::string& name = request.name_or_path;
   std::error_code ignored;
   if (fs::is_directory(name, ignored)) return name;
+  const bool config_alone =
+      request.parts.config && !request.parts.tokenizer && !request.parts.weights;
+  if (config_alone && fs::is_regular_file(name, ignored)) return name;
   check_request({RepositoryType::kModel, name}, request.revision,
                 "a model directory or a name on the hub such as google-bert/bert-base-uncased");
   const RepositoryCache cache(options.model_cache(), {RepositoryType::kModel, name});

@@ -25,7 +25,7 @@ struct ModelRequest {
 };
 
 // Returns a directory with the files of the model:
-// 1. the path itself, if it is a directory, whatever it holds;
+// 1. the path itself, if it is a directory, whatever it holds; or, of a config alone, a file;
 // 2. the snapshot in the cache, if every file of the parts is there or known not to exist. The hub
 //    is not asked for a later commit;
 // 3. a download of the revision's latest commit into the cache. If the hub is not available, or the

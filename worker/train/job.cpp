@@ -131,10 +131,9 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
                               "config.json, weights and a tokenizer",
                               settings.model_name_or_path));
   }
-  std::filesystem::path config =
-      settings.config_name.empty() ? model_dir : std::filesystem::path(settings.config_name);
+  const std::filesystem::path config = checkpoint::config_file(
+      settings.config_name.empty() ? model_dir : std::filesystem::path(settings.config_name));
   job.model = checkpoint::read_model_config(config);
-  if (std::filesystem::is_directory(config)) config /= model_files::kConfig;
   nn::EncoderConfig& encoder = job.model.encoder;
   job.task =
       sources.task != nullptr

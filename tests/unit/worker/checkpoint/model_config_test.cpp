@@ -217,6 +217,7 @@ TEST_F(ModelConfigTest, FindsTheFinetuningTask) {
   minimal_["finetuning_task"] = "MRPC";
   read(minimal_);
   EXPECT_EQ(read_finetuning_task(directory_.path()), "MRPC");
+  EXPECT_EQ(read_finetuning_task(directory_.path() / "config.json"), "MRPC");
   minimal_["finetuning_task"] = nullptr;
   read(minimal_);
   EXPECT_EQ(read_finetuning_task(directory_.path()), "");

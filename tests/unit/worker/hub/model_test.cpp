@@ -21,6 +21,15 @@ TEST_F(Model, IsALocalDirectoryOfThisPath) {
   EXPECT_TRUE(server_.requests().empty());
 }
 
+TEST_F(Model, ConfigAloneIsALocalFileOfThisPath) {
+  const fs::path file = folder_.path() / "distilled.json";
+  write_file(file, "{}");
+  const ModelRequest request{.name_or_path = file.string(),
+                             .parts = {.config = true, .tokenizer = false, .weights = false}};
+  EXPECT_EQ(resolve_model(request, options_), file);
+  EXPECT_TRUE(server_.requests().empty());
+}
+
 // The layout that huggingface_hub documents and writes.
 TEST_F(Model, IsDownloadedIntoACacheOfHuggingfaceHub) {
   add_model();
