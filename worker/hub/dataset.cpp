@@ -60,7 +60,7 @@ std::vector<std::string> list_directory(const fs::path& root) {
     throw Failure(ExitCode::kData,
                   fmt::format("{}: cannot list the directory: {}", root.string(), error.message()));
   };
-  fs::directory_iterator(root, error);  // the recursive iterator would skip the root too
+  const fs::directory_iterator probe(root, error);  // the recursive one would skip the root too
   check();
   const auto options = fs::directory_options::follow_directory_symlink |
                        fs::directory_options::skip_permission_denied;
