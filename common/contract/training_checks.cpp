@@ -137,6 +137,12 @@ std::vector<FlagProblem> conflicting_flags(const TrainingArguments& arguments,
                         "--load_best_model_at_end with --save_strategy=no",
                         "steps, epoch or best: the best model is loaded from a checkpoint"});
   }
+  // The user would take the results of the model for those of the checkpoint.
+  if (!settings.do_train && !settings.resume_from_checkpoint.empty()) {
+    problems.push_back({"resume_from_checkpoint", "--resume_from_checkpoint without --do_train",
+                        "a training; to evaluate or predict with a checkpoint, give it as "
+                        "--model_name_or_path"});
+  }
   if (settings.do_train && settings.lr_scheduler_type == "polynomial" &&
       settings.learning_rate <= kPolynomialEnd) {
     problems.push_back(

@@ -83,14 +83,6 @@ void resolve_task(const TrainingArguments& arguments, const Machine& machine, Se
   }
 }
 
-// Refused, because the user would take results of the model for those of the checkpoint.
-void check_resumes_training(const Settings& settings) {
-  if (settings.do_train || settings.resume_from_checkpoint.empty()) return;
-  refuse({"resume_from_checkpoint", "--resume_from_checkpoint without --do_train",
-          "a training; to evaluate or predict with a checkpoint, give it as "
-          "--model_name_or_path"});
-}
-
 // As TrainingArguments does, but load_best_model_at_end needs no equal intervals.
 void resolve_evaluation(const TrainingArguments& arguments, Settings& settings) {
   if (settings.eval_steps == 0) {
@@ -127,7 +119,6 @@ Settings make_settings(const TrainingArguments& arguments, const Machine& machin
   resolve_task(arguments, machine, settings);
   for (const FlagProblem& problem : conflicting_flags(arguments, settings)) refuse(problem);
   check_required(settings);
-  check_resumes_training(settings);
   resolve_evaluation(arguments, settings);
   if (!arguments.is_set("bf16")) {
     settings.chooses_data_type = true;

@@ -66,6 +66,11 @@ TEST(TrainingChecks, FindFlagsThatExcludeEachOther) {
               ElementsAre("found --save_strategy=best with --eval_strategy=no, expected steps or "
                           "epoch: the best model is found by evaluations during the training"));
   EXPECT_THAT(conflicts({"--save_strategy=best", "--eval_strategy=epoch"}), IsEmpty());
+  EXPECT_THAT(conflicts({"--resume_from_checkpoint=o/checkpoint-3"}), IsEmpty());
+  EXPECT_THAT(conflicts({"--do_eval", "--resume_from_checkpoint=o/checkpoint-3"}),
+              ElementsAre("found --resume_from_checkpoint without --do_train, expected a training; "
+                          "to evaluate or predict with a checkpoint, give it as "
+                          "--model_name_or_path"));
   EXPECT_THAT(conflicts({"--lr_scheduler_type=polynomial", "--learning_rate=1e-7"}),
               ElementsAre("found --lr_scheduler_type=polynomial with --learning_rate=1e-07, "
                           "expected a rate above 1e-07, to which this schedule decays"));
