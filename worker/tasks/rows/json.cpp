@@ -18,6 +18,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kDataMember = "data";
+
 // The end of what has been read, and the line of the last character. A line ends with its line feed,
 // which the parser reads to find the end of a number.
 struct Position {
@@ -106,6 +108,9 @@ class RowHandler : public nlohmann::json_sax<json> {
     return enter();
   }
   bool key(string_t& name) override {
+    if (is_ignored() && depth_ == 1 && name == kDataMember) {
+      fail(fmt::format("the object has two members {}", quoted_excerpt(name)));
+    }
     if (!in_row() || depth_ != row_depth_) return true;
     const auto [found, is_new] = column_ids_.try_emplace(std::move(name), columns_.size());
     if (is_new) {
@@ -175,7 +180,7 @@ class RowHandler : public nlohmann::json_sax<json> {
   // The first object of the file, and nothing before it.
   bool is_data_member() const {
     return depth_ == 1 && row_depth_ == 1 && array_depth_ == 0 && rows_.size() == 1 &&
-           columns_[column_] == "data";
+           columns_[column_] == kDataMember;
   }
   bool enter() {
     if (std::cmp_greater(++depth_, kMaxJsonDepth)) {

@@ -193,6 +193,8 @@ TEST(JsonRows, BrokenJsonIsRefused) {
             "a.json:2: found an object after the rows, expected the end of the file");
   EXPECT_EQ(refusal("a.json", "{\"t\": 1, \"t\": 2}"),
             "a.json:1: the object has two members \"t\"");
+  EXPECT_EQ(refusal("a.json", R"({"data": [{"t": 1}], "data": [{"t": 2}]})"),
+            "a.json:1: the object has two members \"data\"");
   EXPECT_EQ(refusal("a.json", "{\"t\": " + std::string(100, '[')),
             "a.json:1: the JSON nests deeper than 64 levels");
 }
