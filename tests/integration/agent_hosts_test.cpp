@@ -249,6 +249,7 @@ TEST_F(AgentHosts, StartAnewWithOverwriteOutputDir) {
   std::ofstream(folder() / "key") << "0123456789abcdef0123456789abcdef";
   for (const char* learning_rate : {"1e-3", "2e-3"}) {
     std::vector<std::unique_ptr<RunningProgram>> agents;
+    agents.reserve(2);
     for (int host = 0; host < 2; ++host) {
       agents.push_back(start(
           host,
