@@ -45,7 +45,7 @@ users:
 class ConfigTest : public ::testing::Test {
  protected:
   fs::path write(const std::string& name, const std::string& text) {
-    const fs::path path = directory.path() / name;
+    fs::path path = directory.path() / name;
     fs::create_directories(path.parent_path());
     std::ofstream(path) << text;
     return path;
