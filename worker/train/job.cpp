@@ -131,8 +131,8 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
                               "config.json, weights and a tokenizer",
                               settings.model_name_or_path));
   }
-  const std::filesystem::path config = checkpoint::config_file(
-      settings.config_name.empty() ? model_dir : std::filesystem::path(settings.config_name));
+  const std::filesystem::path config =
+      settings.config_name.empty() ? model_dir : std::filesystem::path(settings.config_name);
   job.model = checkpoint::read_model_config(config);
   nn::EncoderConfig& encoder = job.model.encoder;
   job.task =
@@ -217,7 +217,8 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
     return options;
   };
   const auto check = [&](tasks::Dataset data) {
-    tasks::check_ids(data, encoder.vocab_size, encoder.type_vocab_size, config.string());
+    tasks::check_ids(data, encoder.vocab_size, encoder.type_vocab_size,
+                     checkpoint::config_file(config).string());
     return data;
   };
   job.fingerprint = fingerprint(job.settings);
