@@ -42,15 +42,6 @@ std::optional<WallTime> timestamp_member(const json& object, const char* name) {
   return parse_timestamp(string_member(object, name));
 }
 
-const json& find_named(const json& list, const char* key, std::string_view name) {
-  static const json kNothing;
-  if (!list.is_array()) return kNothing;
-  for (const json& element : list) {
-    if (string_member(element, key) == name) return element;
-  }
-  return kNothing;
-}
-
 WorkerPhase phase_of(const std::string& phase) {
   if (phase == "Running") return WorkerPhase::kRunning;
   if (phase == "Succeeded") return WorkerPhase::kSucceeded;
@@ -134,10 +125,11 @@ std::optional<Worker> worker_of_pod(const json& pod) {
   worker.node = string_member(member(pod, "spec"), "nodeName");
   worker.phase = phase_of(string_member(status, "phase"));
   const json& conditions = member(status, "conditions");
-  worker.ready = string_member(find_named(conditions, "type", "Ready"), "status") == "True";
+  worker.ready = string_member(element_with(conditions, "type", "Ready"), "status") == "True";
 
   read_container_state(
-      member(find_named(member(status, "containerStatuses"), "name", container), "state"), worker);
+      member(element_with(member(status, "containerStatuses"), "name", container), "state"),
+      worker);
   if (worker.phase == WorkerPhase::kFailed && !worker.exit_code) {
     if (const json& failed = find_failed_init_container(status); !failed.is_null()) {
       worker.init_container = string_member(failed, "name");
@@ -151,13 +143,13 @@ std::optional<Worker> worker_of_pod(const json& pod) {
         worker.phase == WorkerPhase::kRunning && other_containers_run(status, container);
     worker.phase = *worker.exit_code == 0 ? WorkerPhase::kSucceeded : WorkerPhase::kFailed;
   }
-  const json& scheduled = find_named(conditions, "type", "PodScheduled");
+  const json& scheduled = element_with(conditions, "type", "PodScheduled");
   if (worker.phase == WorkerPhase::kPending && string_member(scheduled, "status") == "False") {
     worker.reason = string_member(scheduled, "reason");
     worker.message = string_member(scheduled, "message");
   }
   // The pod's reason explains its container's end, except if the container was OOM-killed.
-  const json& disruption = find_named(conditions, "type", "DisruptionTarget");
+  const json& disruption = element_with(conditions, "type", "DisruptionTarget");
   if (worker.reason != kOomKilled) {
     if (const std::string reason = string_member(status, "reason"); !reason.empty()) {
       worker.reason = reason;

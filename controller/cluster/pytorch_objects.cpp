@@ -208,9 +208,9 @@ void append_variables(const Variables& variables, json& container) {
 }
 
 void set_unless_given(const char* name, const std::string& value, json& container) {
-  const bool given = std::ranges::any_of(
-      container["env"], [&](const json& each) { return string_member(each, "name") == name; });
-  if (!given) append_variables({{name, value}}, container);
+  if (element_with(container["env"], "name", name).is_null()) {
+    append_variables({{name, value}}, container);
+  }
 }
 
 // Replaces the element of that name, or appends it.
@@ -228,9 +228,7 @@ void set_named(json& list, json element) {
 void set_default_port(json& container) {
   json& ports = container["ports"];
   if (!ports.is_array()) ports = json::array();
-  const bool named = std::ranges::any_of(
-      ports, [](const json& port) { return string_member(port, "name") == api::kPyTorchPortName; });
-  if (!named) {
+  if (element_with(ports, "name", api::kPyTorchPortName).is_null()) {
     ports.push_back({{"name", api::kPyTorchPortName}, {"containerPort", api::kPyTorchPort}});
   }
 }

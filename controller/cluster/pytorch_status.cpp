@@ -15,10 +15,6 @@ using nlohmann::json;
 constexpr const char* kField = "tilewright";
 constexpr const char* kReason = "OperatorState";
 
-bool holds_state(const json& condition) {
-  return string_member(condition, "type") == kStateCondition;
-}
-
 }  // namespace
 
 json encode_status(const api::PyTorchJobStatus& status, StatusLayout layout) {
@@ -40,10 +36,9 @@ json encode_status(const api::PyTorchJobStatus& status, StatusLayout layout) {
 }
 
 StatusLayout layout_of(const json& status) {
-  const json& conditions = member(status, "conditions");
-  const bool in_condition = conditions.is_array() && std::ranges::any_of(conditions, holds_state);
-  return in_condition && member(status, kField).is_null() ? StatusLayout::kCondition
-                                                          : StatusLayout::kField;
+  const json& condition = element_with(member(status, "conditions"), "type", kStateCondition);
+  return !condition.is_null() && member(status, kField).is_null() ? StatusLayout::kCondition
+                                                                  : StatusLayout::kField;
 }
 
 void restore_state(json& object) {
@@ -51,7 +46,9 @@ void restore_state(json& object) {
   if (status == object.end() || !status->is_object()) return;
   const auto conditions = status->find("conditions");
   if (conditions == status->end() || !conditions->is_array()) return;
-  const auto found = std::ranges::find_if(*conditions, holds_state);
+  const auto found = std::ranges::find_if(*conditions, [](const json& condition) {
+    return string_member(condition, "type") == kStateCondition;
+  });
   if (found == conditions->end()) return;
   json state = json::parse(string_member(*found, "message"), nullptr, false);
   conditions->erase(found);

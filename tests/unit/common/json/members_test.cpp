@@ -26,6 +26,16 @@ TEST(StringMember, IsEmptyUnlessItIsAString) {
   EXPECT_EQ(string_member("text", "text"), "");
 }
 
+TEST(ElementWith, IsTheFirstWithTheValue) {
+  const json list =
+      json::parse(R"([7, {"name": 7}, {"name": "a", "n": 1}, {"name": "a", "n": 2}])");
+  EXPECT_EQ(element_with(list, "name", "a")["n"], 1);
+  EXPECT_TRUE(element_with(list, "name", "b").is_null());
+  for (const json& other : {json(), json(7), json{{"name", "a"}}}) {
+    EXPECT_TRUE(element_with(other, "name", "a").is_null()) << other;
+  }
+}
+
 TEST(MetadataString, IsEmptyWithoutMetadata) {
   EXPECT_EQ(metadata_string({{"metadata", {{"name", "a"}}}}, "name"), "a");
   EXPECT_EQ(metadata_string({{"metadata", "name"}}, "name"), "");
