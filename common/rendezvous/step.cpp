@@ -17,7 +17,6 @@ namespace {
 
 constexpr const char* kJobHasFinished = "the job has finished";
 constexpr const char* kWorkerJoined = "a worker joined";
-
 constexpr const char* kReplacedByNewer = "replaced by a newer process";
 
 // Limit of remembered replaced instances. Each is one restart of a process, so a job has few.
@@ -106,6 +105,8 @@ class Step {
   void replace_older_instance(const MemberId& who);
   // Removes a member whose place a newer instance has taken.
   void remove_replaced(Member& old);
+  // The same of a member of the current epoch that has not reconnected to this coordinator.
+  void end_epoch_of_replaced(const EpochMember& old);
   void fence(const MemberId& who);
   // Continues the numbering above `epoch`, a later epoch than any known one, which a member gave
   // up.
@@ -467,17 +468,20 @@ void Step::replace_older_instance(const MemberId& who) {
     return p.peer.who.process == who.process && p.peer.who != who && !p.finished && !p.rejoined;
   });
   if (epoch_member == s_.epoch_members.end()) return;
-  const MemberId old = epoch_member->peer.who;
-  fence(old);
-  emit(MemberLost{old, s_.latest_epoch, rank_of(*epoch_member), LossKind::kReplaced,
-                  kReplacedByNewer});
-  end_current_epoch(fmt::format("{} was replaced by a newer process", to_string(old.process)));
+  fence(epoch_member->peer.who);
+  end_epoch_of_replaced(*epoch_member);
 }
 
 void Step::remove_replaced(Member& old) {
   fence(old.who);
   refuse_replaced(old.who);
   remove_lost(old, LossKind::kReplaced, kReplacedByNewer);
+}
+
+void Step::end_epoch_of_replaced(const EpochMember& old) {
+  const MemberId who = old.peer.who;
+  emit(MemberLost{who, s_.latest_epoch, rank_of(old), LossKind::kReplaced, kReplacedByNewer});
+  end_current_epoch(fmt::format("{} was {}", to_string(who.process), kReplacedByNewer));
 }
 
 void Step::fence(const MemberId& who) {
@@ -587,20 +591,15 @@ void Step::adopt_epoch(const Join& join) {
   for (const EpochMember& epoch_member : s_.epoch_members) {
     const Peer& peer = epoch_member.peer;
     const auto existing = s_.members.find(peer.who.process);
-    bool superseded = existing != s_.members.end() && existing->second.who != peer.who;
-    if (superseded && existing->second.latest_epoch != 0 &&
-        existing->second.latest_epoch < held.epoch) {
-      remove_replaced(existing->second);
-      superseded = false;
-    }
+    const bool differs = existing != s_.members.end() && existing->second.who != peer.who;
+    const Epoch others = differs ? existing->second.latest_epoch : 0;
+    const bool is_older = others != 0 && others < held.epoch;
+    if (is_older) remove_replaced(existing->second);
+    const bool superseded = differs && !is_older;
     const bool fenced = std::ranges::find(s_.fenced, peer.who) != s_.fenced.end();
     if (!superseded && !fenced) continue;
     if (superseded && !fenced) fence(peer.who);
-    emit(MemberLost{peer.who, held.epoch, rank_of(epoch_member), LossKind::kReplaced,
-                    kReplacedByNewer});
-    end_current_epoch(
-        fmt::format("{} was replaced by a newer process", to_string(peer.who.process)));
-    return;
+    return end_epoch_of_replaced(epoch_member);
   }
 }
 
