@@ -27,8 +27,15 @@ constexpr std::size_t kMaxAddedTokens = 10000;
 constexpr const char* kDecoder = "added_tokens_decoder";
 constexpr const char* kClass = "tokenizer_class";
 
+// What tokenizer_config.json and special_tokens_map.json say of the special tokens.
 struct TokenNames {
   std::string unk = "[UNK]", sep = "[SEP]", pad = "[PAD]", cls = "[CLS]", mask = "[MASK]";
+  std::unordered_set<std::string> further;  // additional_special_tokens
+
+  bool contains(const std::string& token) const {
+    return further.contains(token) || token == unk || token == sep || token == pad ||
+           token == cls || token == mask;
+  }
 };
 
 [[noreturn]] void fail(const fs::path& path, const std::string& message) {
@@ -251,17 +258,6 @@ void read_added_tokens(const Document& document, TokenizerSpec& spec) {
   }
 }
 
-// What tokenizer_config.json and special_tokens_map.json say of the special tokens.
-struct SpecialNames {
-  TokenNames names;
-  std::unordered_set<std::string> further;  // additional_special_tokens
-
-  bool contains(const std::string& token) const {
-    return further.contains(token) || token == names.unk || token == names.sep ||
-           token == names.pad || token == names.cls || token == names.mask;
-  }
-};
-
 // The content of a token, which is a string or an object; `if_null` if it is null.
 std::string token_content(const Document& document, std::string_view where, const Json& token,
                           const std::string& if_null) {
@@ -272,8 +268,7 @@ std::string token_content(const Document& document, std::string_view where, cons
 }
 
 // Where the document names tokens, its names take precedence over those found before.
-void read_special_tokens(const Document& document, SpecialNames& special) {
-  TokenNames& names = special.names;
+void read_special_tokens(const Document& document, TokenNames& names) {
   for (const auto& [key, name] : {std::pair("unk_token", &names.unk),
                                   {"sep_token", &names.sep},
                                   {"pad_token", &names.pad},
@@ -287,16 +282,16 @@ void read_special_tokens(const Document& document, SpecialNames& special) {
   if (!further.is_array() || further.size() > kMaxAddedTokens) {
     document.reject(kFurther, further, "a list of at most 10000 tokens");
   }
-  special.further.clear();
+  names.further.clear();
   for (const Json& token : further) {
-    special.further.insert(token_content(document, kFurther, token, ""));
+    names.further.insert(token_content(document, kFurther, token, ""));
   }
 }
 
 // The tokens that a tokenizer of vocab.txt has beyond it: added_tokens_decoder in
 // tokenizer_config.json, else added_tokens.json, whose tokens have the flags that transformers gives
 // them.
-void read_tokens_beyond_vocab_txt(const Document& config, const SpecialNames& special,
+void read_tokens_beyond_vocab_txt(const Document& config, const TokenNames& names,
                                   const fs::path& model_dir, TokenizerSpec& spec) {
   const auto check = [](const Document& document, std::string_view where, const Json& tokens) {
     if (!tokens.is_object() || tokens.size() > kMaxAddedTokens) {
@@ -324,7 +319,7 @@ void read_tokens_beyond_vocab_txt(const Document& config, const SpecialNames& sp
     if (content.empty()) document.reject("a token", content, "a non-empty string");
     spec.added_tokens.push_back({.id = read_id(document, where, id),
                                  .content = content,
-                                 .normalized = !special.contains(content)});
+                                 .normalized = !names.contains(content)});
   }
 }
 
@@ -475,13 +470,12 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   const fs::path config_path = model_dir / model_files::kTokenizerConfig;
   Document config{config_path, Json::object()};
   if (fs::exists(config_path, ignored)) config = read_json(config_path);
-  SpecialNames special;
-  read_special_tokens(config, special);
+  TokenNames names;
+  read_special_tokens(config, names);
   const fs::path special_path = model_dir / model_files::kSpecialTokens;
   if (config.at(kDecoder).is_null() && fs::exists(special_path, ignored)) {
-    read_special_tokens(read_json(special_path), special);
+    read_special_tokens(read_json(special_path), names);
   }
-  TokenNames& names = special.names;
   const Document of_class = document_of_class(config, model_dir);
 
   TokenizerSpec spec;
@@ -495,7 +489,7 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   } else if (fs::exists(vocab, ignored)) {
     check_class(config, of_class);
     read_vocab_txt(vocab, spec);
-    read_tokens_beyond_vocab_txt(config, special, model_dir, spec);
+    read_tokens_beyond_vocab_txt(config, names, model_dir, spec);
   } else {
     fail(model_dir, "found neither tokenizer.json nor vocab.txt, expected one of them");
   }
