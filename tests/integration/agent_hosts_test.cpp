@@ -65,6 +65,11 @@ class AgentHosts : public testing::Training {
     std::ofstream(folder() / kHostsPath) << text;
     return "--hostfile=" + (folder() / kHostsPath).string();
   }
+  // As the copies on hosts that share no file system.
+  std::string key_file() const {
+    std::ofstream(folder() / "key") << "0123456789abcdef0123456789abcdef";
+    return "--rdzv_key_file=" + (folder() / "key").string();
+  }
   std::unique_ptr<RunningProgram> start(int host, std::vector<std::string> words) const {
     words.insert(words.begin(), {worker_, "agent"});
     words = hosts_->command(host, words);
@@ -227,12 +232,10 @@ TEST_F(AgentHosts, CheckPrintsALineForEachHost) {
 // The same command line on both hosts, without a node rank, as torchrun's users write it.
 TEST_F(AgentHosts, C10dServesOnTheHostThatTheEndpointNames) {
   const std::string reference = train_in_one_process("one", 1);
-  std::ofstream(folder() / "key") << "0123456789abcdef0123456789abcdef";
-  const std::vector<std::string> words =
-      training({"--nnodes=2", "--nproc-per-node", "1", "--rdzv-backend=c10d",
-                "--rdzv-endpoint=node1", "--rdzv-id=run-7", "--rdzv-conf=join_timeout=120",
-                "--rdzv_key_file=" + (folder() / "key").string()},
-               "two");
+  const std::vector<std::string> words = training(
+      {"--nnodes=2", "--nproc-per-node", "1", "--rdzv-backend=c10d", "--rdzv-endpoint=node1",
+       "--rdzv-id=run-7", "--rdzv-conf=join_timeout=120", key_file()},
+      "two");
   const auto second = start(1, words);
   ASSERT_TRUE(second->wait_for_output("waiting for the rendezvous at node1:29400"));
   const auto first = start(0, words);
@@ -246,17 +249,15 @@ TEST_F(AgentHosts, C10dServesOnTheHostThatTheEndpointNames) {
 // As users start a script again. Without --rdzv-id all launches have the same job UID.
 TEST_F(AgentHosts, StartAnewWithOverwriteOutputDir) {
   const std::string reference = train_in_one_process("one", 1, {"--learning_rate=2e-3"});
-  std::ofstream(folder() / "key") << "0123456789abcdef0123456789abcdef";
   for (const char* learning_rate : {"1e-3", "2e-3"}) {
     std::vector<std::unique_ptr<RunningProgram>> agents;
     agents.reserve(2);
     for (int host = 0; host < 2; ++host) {
-      agents.push_back(start(
-          host,
-          training({"--nnodes=2", fmt::format("--node-rank={}", host), "--master-addr=node1",
-                    "--rdzv_key_file=" + (folder() / "key").string()},
-                   "two",
-                   {"--overwrite_output_dir", fmt::format("--learning_rate={}", learning_rate)})));
+      agents.push_back(start(host, training({"--nnodes=2", fmt::format("--node-rank={}", host),
+                                             "--master-addr=node1", key_file()},
+                                            "two",
+                                            {"--overwrite_output_dir",
+                                             fmt::format("--learning_rate={}", learning_rate)})));
     }
     for (const auto& agent : agents) EXPECT_EQ(agent->wait(), 0) << agent->output();
     output_ = agents.front()->output();
