@@ -47,16 +47,16 @@ std::vector<FlagProblem> missing_flags(const TrainingSettings& settings);
 // Of them, the files of the user's own.
 std::vector<FlagProblem> missing_files(const TrainingSettings& settings);
 
+// The last learning rate of --lr_scheduler_type polynomial: lr_end of transformers'
+// get_polynomial_decay_schedule_with_warmup(), which refuses a smaller first one.
+inline constexpr double kPolynomialEnd = 1e-7;
+
 // Flags that exclude each other. `settings` as for missing_flags().
 std::vector<FlagProblem> conflicting_flags(const TrainingArguments& arguments,
                                            const TrainingSettings& settings);
 
 // Whether a file has the name of one that a classification or regression reads.
 bool has_row_suffix(std::string_view path);
-// The last learning rate of --lr_scheduler_type polynomial: lr_end of transformers'
-// get_polynomial_decay_schedule_with_warmup(), which refuses a smaller first one.
-inline constexpr double kPolynomialEnd = 1e-7;
-
 inline constexpr std::string_view kExpectedRowSuffix =
     "a file that ends in .csv, .tsv, .json or .jsonl";
 

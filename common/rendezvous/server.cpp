@@ -68,8 +68,8 @@ class Server::Impl {
     int hosts = 0;                                         // as in JobSpec
     std::map<ConnectionId, std::uint64_t> index_requests;  // that wait: the agents, as they came
     bool ends_with_an_agent = false;
-    std::set<int>
-        trained;  // worker indices of processes that have reported a phase of the training
+    // Worker indices of processes that have reported a phase of the training.
+    std::set<int> trained;
     std::optional<std::string> failure;  // of fail_job()
     std::deque<Loss> losses;
     std::uint64_t loss_count = 0;

@@ -22,10 +22,9 @@ struct ModelConfig {
 // The config.json of a model directory, or the file itself, whatever its name.
 std::filesystem::path config_file(const std::filesystem::path& directory_or_file);
 
-// `path`: as for config_file(). The head is that of a classification; the caller
-// sets the head that it trains. Throws Failure with ExitCode::kModel if the model is not an encoder
-// of one of nn::kModelFamilies with erf GELU and absolute positions, or if a size is missing or out
-// of range.
+// `path`: as for config_file(). The head is that of a classification; the caller sets the head that
+// it trains. Throws Failure with ExitCode::kModel if the model is not an encoder of one of
+// nn::kModelFamilies with erf GELU and absolute positions, or if a size is missing or out of range.
 ModelConfig read_model_config(const std::filesystem::path& path);
 
 // The content of config.json for a model of the encoder's family with its head and fp32 weights.
