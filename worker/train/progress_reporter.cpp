@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/contract/training_report.h"
+#include "worker/train/results.h"
 
 namespace tilewright::train {
 
@@ -28,6 +29,7 @@ ProgressReporter::ProgressReporter(const Job& job, const Trainer& trainer,
   }
   progress_.total_steps = job.schedule.total_steps;
   progress_.last_checkpoint_step = trainer.last_checkpoint_step();
+  progress_.metrics = last_evaluation_metrics(trainer.state());
 }
 
 void ProgressReporter::begin_phase(const char* phase) {

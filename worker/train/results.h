@@ -21,6 +21,10 @@ using MetricsJson = nlohmann::ordered_json;
 nlohmann::json evaluation_entry(const EvaluationResult& evaluation,
                                 const checkpoint::TrainerState& state);
 
+// The metrics of the last evaluation in the log history, without loss and speed: "eval_accuracy", also
+// "eval_accuracy_mm" if it had two sets.
+std::map<std::string, double> last_evaluation_metrics(const checkpoint::TrainerState& state);
+
 struct Results {
   // Empty: not done. Numbers, and strings that Hugging Face's Trainer does not have.
   MetricsJson train, eval, predict;

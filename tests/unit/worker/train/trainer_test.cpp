@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "common/contract/training_report.h"
 #include "tests/support/paths.h"
 #include "tests/support/scrape.h"
 #include "tests/support/silent_logger.h"
@@ -166,24 +167,32 @@ TEST_F(TrainerTest, TouchesItsMemoryBeforeItIsUsed) {
   EXPECT_GT(runtime::anonymous_rss() - before, buffers * 9 / 10);
 }
 
-// The evaluation after step 2 is in the report of step 3.
+// The evaluation after step 2 is in the report of step 3, and in the first one of the next membership
+// epoch.
 TEST_F(TrainerTest, ReportsTheResultsOfTheLastEvaluationUntilTheNext) {
   const Process process(settings_of({"--eval_strategy=steps", "--eval_steps=2"}));
   elastic::Session session({}, nullptr, process.log);
-  const auto exposition = metrics::Exposition::serve({"127.0.0.1", 0}, {}).or_throw();
+  auto exposition = metrics::Exposition::serve({"127.0.0.1", 0}, {}).or_throw();
   kernels::PeakMeter peak([] { return 1.0; });
   ProgressReporter reporter(process.job, *process.trainer, session, exposition.get(), nullptr, peak,
                             1);
   std::vector<bool> reported;
-  TrainerHooks hooks;
-  hooks.on_step = [&](const StepReport& report, const Rates& rates) {
-    reporter.add_step(report, rates);
+  const auto scrape = [&] {
     reported.push_back(testing::scrape(exposition->port()).find("tilewright_evaluation{") !=
                        std::string::npos);
   };
+  TrainerHooks hooks;
+  hooks.on_step = [&](const StepReport& report, const Rates& rates) {
+    reporter.add_step(report, rates);
+    scrape();
+  };
   hooks.on_evaluation = [&](const EvaluationResult& result) { reporter.add_evaluation(result); };
   process.trainer->train(*process.mesh, hooks);
-  EXPECT_THAT(reported, ::testing::ElementsAre(false, false, true));
+  exposition = metrics::Exposition::serve({"127.0.0.1", 0}, {}).or_throw();
+  ProgressReporter next(process.job, *process.trainer, session, exposition.get(), nullptr, peak, 1);
+  next.begin_phase(training_report::kTrainingPhase);
+  scrape();
+  EXPECT_THAT(reported, ::testing::ElementsAre(false, false, true, true));
 }
 
 TEST_F(TrainerTest, SavesTheTokenizerThatItStartedWith) {
