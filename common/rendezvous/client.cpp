@@ -31,6 +31,7 @@ class Client::Impl {
   ~Impl();
 
   Result<Assignment> join(std::int64_t last_checkpoint_step, const net::Wait& wait);
+  void set_isas(std::vector<std::string> isas);
   void report(Progress progress);
   const net::WakeUp& epoch_cancel_token() const { return epoch_cancel_token_; }
   void on_epoch_end(EpochEndHandler handler);
@@ -86,6 +87,7 @@ class Client::Impl {
   Stage stage_ = Stage::kIdle;
   std::optional<Assignment> assignment_;  // also in kEnded, until join() gives it up
   bool assignment_returned_ = false;      // join() has returned it
+  std::vector<std::string> isas_;
   Epoch after_epoch_ = 0;
   std::int64_t last_checkpoint_step_ = -1;
   Progress progress_;
@@ -120,6 +122,7 @@ Client::~Client() = default;
 Result<Assignment> Client::join(std::int64_t last_checkpoint_step, const net::Wait& wait) {
   return impl_->join(last_checkpoint_step, wait);
 }
+void Client::set_isas(std::vector<std::string> isas) { impl_->set_isas(std::move(isas)); }
 void Client::report(Progress progress) { impl_->report(std::move(progress)); }
 bool Client::epoch_ended() const { return impl_->epoch_cancel_token().signalled(); }
 const net::WakeUp& Client::epoch_cancel_token() const { return impl_->epoch_cancel_token(); }
@@ -136,6 +139,7 @@ Client::Impl::Impl(Options options, net::SecretKey key, std::shared_ptr<Logger> 
       clock_(*options_.clock),
       key_(std::move(key)),
       log_(std::move(log)),
+      isas_(options_.isas),
       jitter_(options_.instance_id) {
   epoch_cancel_token_.signal();  // no epoch yet
   clock_.subscribe(this, [this] { wake_up_.signal(); });
@@ -212,6 +216,11 @@ void Client::Impl::give_up_epoch() {
   wake_up_.signal();
 }
 
+void Client::Impl::set_isas(std::vector<std::string> isas) {
+  const std::scoped_lock lock(mutex_);
+  isas_ = std::move(isas);
+}
+
 void Client::Impl::report(Progress progress) {
   const std::scoped_lock lock(mutex_);
   last_checkpoint_step_ = std::max(last_checkpoint_step_, progress.last_checkpoint_step);
@@ -285,7 +294,7 @@ Epoch Client::Impl::epoch() const {
 }
 
 Join Client::Impl::join_message() const {
-  Join join{who(), options_.address, options_.isas, last_checkpoint_step_, after_epoch_, {}};
+  Join join{who(), options_.address, isas_, last_checkpoint_step_, after_epoch_, {}};
   if (epoch() != 0) {
     join.after_epoch = 0;
     join.held_assignment = assignment_;

@@ -61,6 +61,9 @@ class Client {
   //  kInterrupted  the wait was cancelled
   Result<Assignment> join(std::int64_t last_checkpoint_step, const net::Wait& wait);
 
+  // Changes Options::isas for the next join().
+  void set_isas(std::vector<std::string> isas);
+
   // Sets the progress that heartbeats carry. Cheap: a copy under a briefly held mutex.
   void report(Progress progress);
 

@@ -498,7 +498,7 @@ void Step::raise_latest_epoch(Epoch epoch, const MemberId& who) {
 
 void Step::resend_assignment(const Join& join, EpochMember& epoch_member) {
   if (epoch_member.rejoined || epoch_member.finished) return;
-  // The sets of a process do not change while it runs.
+  // A process keeps the set of its membership epoch.
   if (std::ranges::find(join.isas, s_.isa) == join.isas.end())
     return refuse(
         join.who,

@@ -118,6 +118,11 @@ void Session::advertise_address(const net::Address& transport) {
   address_ = net::to_string(transport);
 }
 
+void Session::set_isas(std::vector<std::string> isas) {
+  isas_ = std::move(isas);
+  if (client_ != nullptr) client_->set_isas(isas_);
+}
+
 std::optional<rendezvous::Assignment> Session::join(std::int64_t last_checkpoint_step) {
   if (const auto code = stopped()) throw Failure(*code, "stopped before the next membership epoch");
   TW_CHECK(!isas_.empty(), "join() before set_isas()");

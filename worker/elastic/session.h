@@ -93,8 +93,9 @@ class Session {
   // join().
   void advertise_address(const net::Address& transport);
 
-  // The instruction sets that this process can use, slowest first; before the first join().
-  void set_isas(std::vector<std::string> isas) { isas_ = std::move(isas); }
+  // The instruction sets that this process can use in the membership epochs to come, slowest first.
+  // Call it before the first join().
+  void set_isas(std::vector<std::string> isas);
 
   // Leaves the current membership epoch and joins the next one, whose instruction set a single process chooses
   // itself. nullopt: the job is finished. Throws Failure: kPeerLost (no epoch in time),

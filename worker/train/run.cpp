@@ -191,6 +191,8 @@ class TrainingRun {
       is_rank0_ = mesh->rank() == 0;
       state_is_kept_ = false;
       use_isa(connection->isa);
+      // A coordinator that restarts does not know the instruction set of a state that this worker has.
+      if (settings_.exact) session_.set_isas({std::string(runtime::name(isa_))});
       if (exposition_) exposition_->begin_epoch({mesh->epoch(), mesh->rank(), mesh->world()});
       try {
         bool complete = false;
@@ -323,7 +325,7 @@ class TrainingRun {
       if (settings_.exact) job_.fingerprint[std::string(kDataTypeSetting)] = settings_.bf16;
     }
     if (settings_.exact) job_.fingerprint[kInstructionSetSetting] = runtime::name(isa);
-    // Only a training that is not exact changes its instruction set.
+    // Only a training that is not exact does this with a state: see run().
     std::optional<SavedState> state;
     if (trainer_ != nullptr && trainer_->position().complete()) state = trainer_->save_state();
     trainer_.reset();  // frees its memory first

@@ -25,6 +25,7 @@ struct Process {
   bool refused = false;
   Epoch gave_up = 0;
   std::optional<Assignment> holds;
+  std::string isa;  // of its epochs; empty: it may still use any
 };
 
 class History {
@@ -95,8 +96,15 @@ class History {
     return fmt::format("10.0.{}.{}:{}", who.process.local_rank, who.process.worker_index,
                        who.instance_id);
   }
+  // In an exact job a process joins with the instruction set of its earlier epochs.
   Join join_of(const MemberId& who) {
-    return {who, address_of_member(who), isas_of(who.process), pick(100), 0, {}};
+    const std::string& isa = processes_[who].isa;
+    return {who,
+            address_of_member(who),
+            isa.empty() ? isas_of(who.process) : std::vector{isa},
+            pick(100),
+            0,
+            {}};
   }
 
   void one_event() {
@@ -374,7 +382,13 @@ class History {
         ASSERT_FALSE(refuse->message.empty());
       } else if (const auto* assign = std::get_if<Assign>(&action)) {
         assigns.push_back(*assign);
-        processes_[assign->to].holds = assign->assignment;
+        Process& process = processes_[assign->to];
+        process.holds = assign->assignment;
+        if (settings_.exact) {
+          ASSERT_TRUE(process.isa.empty() || process.isa == assign->assignment.isa)
+              << "a state of " << process.isa << " continues with " << assign->assignment.isa;
+          process.isa = assign->assignment.isa;
+        }
       } else if (const auto* drop = std::get_if<CloseConnection>(&action)) {
         processes_[drop->to].connected = false;
       } else if (const auto* lost = std::get_if<MemberLost>(&action)) {

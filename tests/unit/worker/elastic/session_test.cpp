@@ -41,14 +41,11 @@ std::string session_refusal(const std::map<std::string, std::string>& values) {
 // A rendezvous server with one job, whose key is in a file.
 struct Job {
   explicit Job(int min, int max, int expected) {
-    const auto key_file = folder.path() / "job-key";
     std::ofstream(key_file) << "0123456789abcdef0123456789abcdef";
-    rendezvous::Settings settings;
     settings.min_world = min;
     settings.max_world = max;
     settings.expected = expected;
-    server = rendezvous::Server::start({}, make_silent_logger()).or_throw();
-    server->add_job({"job-1", net::SecretKey::from_file(key_file).or_throw(), settings}).or_throw();
+    start({"127.0.0.1", 0});
     variables = {{env::kRendezvous, net::to_string(server->address())},
                  {env::kJobUid, "job-1"},
                  {env::kJobKeyFile, key_file}};
@@ -56,17 +53,32 @@ struct Job {
   std::unique_ptr<Session> worker(int index, const StopSignals* signals = nullptr) {
     auto mine = variables;
     mine[env::kWorkerIndex] = std::to_string(index);
-    SessionSettings settings = settings_from_environment(environment(mine));
-    settings.heartbeat_interval = milliseconds(20);
-    auto session = std::make_unique<Session>(settings, signals, make_silent_logger());
+    SessionSettings session_settings = settings_from_environment(environment(mine));
+    session_settings.heartbeat_interval = milliseconds(20);
+    auto session = std::make_unique<Session>(session_settings, signals, make_silent_logger());
     session->set_isas({"avx2"});
     session->advertise_address(
         {session->address().host, static_cast<std::uint16_t>(40000 + index)});
     return session;
   }
+  void restart() {
+    const net::Address address = server->address();
+    server.reset();
+    start(address);
+  }
   testing::TemporaryDirectory folder;
+  const std::filesystem::path key_file = folder.path() / "job-key";
+  rendezvous::Settings settings;
   std::unique_ptr<rendezvous::Server> server;
   std::map<std::string, std::string> variables;
+
+ private:
+  void start(const net::Address& address) {
+    std::vector<rendezvous::JobSpec> jobs;
+    jobs.push_back({"job-1", net::SecretKey::from_file(key_file).or_throw(), settings});
+    server = rendezvous::Server::start({.listen = address}, make_silent_logger(), std::move(jobs))
+                 .or_throw();
+  }
 };
 
 auto join_later(Session& session) {
@@ -102,6 +114,17 @@ TEST(Session, ReadsItsSettingsFromTheEnvironment) {
   EXPECT_EQ(settings.coordinator->port, 29400);
   EXPECT_EQ(settings.job_uid, "3f2a");
   EXPECT_EQ(settings.process, (rendezvous::WorkerProcess{3, 1}));
+}
+
+// The second coordinator does not know what the first one has assigned.
+TEST(Session, JoinsWithTheInstructionSetsThatWereSetLast) {
+  Job job(1, 1, 1);
+  const auto session = job.worker(0);
+  session->set_isas({"avx2", "amx"});
+  EXPECT_EQ(session->join(-1)->isa, "amx");
+  session->set_isas({"avx2"});
+  job.restart();
+  EXPECT_EQ(session->join(-1)->isa, "avx2");
 }
 
 TEST(Session, AdvertisesTheAddressOfTheChosenInterface) {
