@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -120,11 +121,10 @@ class RowHandler : public nlohmann::json_sax<json> {
       columns_.push_back(found->first);
     }
     column_ = found->second;
-    auto& cells = rows_.back().cells;
-    if (cells.size() <= column_) cells.resize(column_ + 1);
     if (!seen_.insert(column_).second) {
       fail(fmt::format("the object has two members {}", quoted_excerpt(found->first)));
     }
+    rows_.back().cells.push_back({.column = static_cast<std::uint32_t>(column_), .text = {}});
     return true;
   }
   bool end_object() override {
@@ -193,7 +193,9 @@ class RowHandler : public nlohmann::json_sax<json> {
     seen_.clear();
   }
   void set_cell(ValueKind kind, std::string text) {
-    rows_.back().cells[column_] = {kind, std::move(text)};
+    JsonRows::Cell& cell = rows_.back().cells.back();
+    cell.kind = kind;
+    cell.text = std::move(text);
   }
   bool scalar(ValueKind kind, std::string text, const char* what) {
     if (in_row()) {
@@ -256,9 +258,13 @@ bool JsonRows::next() {
 }
 
 Value JsonRows::value(std::size_t column) const {
-  const auto& cells = rows_[next_ - 1].cells;
-  if (column >= cells.size()) return {};
-  return {cells[column].kind, cells[column].text};
+  const std::vector<Cell>& cells = rows_[next_ - 1].cells;
+  const auto is_of_column = [column](const Cell& cell) { return cell.column == column; };
+  // As a rule all objects have the same members in the same order.
+  const bool in_order = column < cells.size() && is_of_column(cells[column]);
+  const auto cell = in_order ? cells.begin() + static_cast<std::ptrdiff_t>(column)
+                             : std::ranges::find_if(cells, is_of_column);
+  return cell == cells.end() ? Value{} : Value{cell->kind, cell->text};
 }
 
 std::string JsonRows::location() const {

@@ -1,6 +1,7 @@
 // Reads rows from JSON: one object per line, an array of objects, or {"data": [objects]}.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -22,12 +23,13 @@ class JsonRows : public RowSource {
   std::string location() const override;  // the line in which the object begins
 
   struct Cell {
+    std::uint32_t column = 0;
     ValueKind kind = ValueKind::kMissing;
     std::string text;
   };
   struct Row {
     std::size_t line = 0;
-    std::vector<Cell> cells;  // may be shorter than the columns
+    std::vector<Cell> cells;  // of the members that the object has, in their order
   };
 
  private:

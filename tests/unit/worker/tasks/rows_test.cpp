@@ -8,6 +8,7 @@
 #include "tests/support/paths.h"
 #include "tests/unit/worker/tasks/builders.h"
 #include "worker/columnar/parquet.h"
+#include "worker/runtime/available_memory.h"
 #include "worker/tasks/rows/tables.h"
 #include "worker/text/utf8.h"
 
@@ -158,6 +159,31 @@ TEST(JsonRows, ValuesKeepTheirTypes) {
     EXPECT_EQ(rows->value(i).kind, expected[i].first) << i;
     EXPECT_EQ(rows->value(i).text, expected[i].second) << i;
   }
+}
+
+TEST(JsonRows, MembersMayBeInAnyOrder) {
+  const ReadRows read = read_rows("rows.jsonl", R"({"a": 1, "b": 2, "c": 3}
+{"c": 6, "a": 4}
+{"b": 8})");
+  EXPECT_EQ(read.rows,
+            (Table{{"1", "2", "3"}, {"4", "<missing>", "6"}, {"<missing>", "8", "<missing>"}}));
+}
+
+// One object with many members, and many objects with the last of them only.
+TEST(JsonRows, TakeMemoryForTheMembersThatAnObjectHas) {
+  std::string content = "{";
+  for (std::size_t i = 0; i < kMaxColumns; ++i) {
+    content += fmt::format("{}\"m{}\": 0", i == 0 ? "" : ", ", i);
+  }
+  content += "}\n";
+  for (int i = 0; i < 2000; ++i) content += fmt::format("{{\"m{}\": 1}}\n", kMaxColumns - 1);
+  const DataFolder folder;
+  folder.write("rows.jsonl", content);
+  const std::uint64_t before = runtime::anonymous_rss();
+  const auto rows = open_rows(folder.path() / "rows.jsonl");
+  EXPECT_LT(runtime::anonymous_rss(), before + (std::uint64_t{32} << 20));
+  ASSERT_TRUE(rows->next() && rows->next());
+  EXPECT_EQ(rows->value(kMaxColumns - 1).text, "1");
 }
 
 TEST(JsonRows, BrokenJsonIsRefused) {
