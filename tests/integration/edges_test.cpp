@@ -179,6 +179,8 @@ TEST_F(Edges, BaselinesAreThoseOfTheRowsThatAreEvaluated) {
   write("data/train.tsv", header + "1\t1\t2\tOne.\tOne.\nbad\n");
   ASSERT_EQ(run(flags + "--output_dir /tmp/evaluated"), 0) << output_;
   EXPECT_THAT(output_, HasSubstr("no baselines: "));
+  EXPECT_LT(output_.find("output: "), output_.find("no baselines: "))
+      << "texts of any length are compared while the results are not written";
   EXPECT_EQ(json("evaluated/all_results.json").at("eval_samples"), 2);
 }
 

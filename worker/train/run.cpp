@@ -419,6 +419,7 @@ class TrainingRun {
     }
     collectives::barrier(mesh, collective_deadline());
     output_is_complete_ = true;
+    if (is_rank0 && settings_.do_eval) log_baselines();
     reporter.begin_phase("finished");
     return true;
   }
@@ -631,12 +632,11 @@ class TrainingRun {
       reporter.add_evaluation(evaluations.back());
       if (mesh.rank() == 0) log_.info("{}", results_line(evaluations.back()));
     }
-    if (mesh.rank() == 0) log_baselines();
     return evaluations;
   }
 
-  // Their training rows are read for nothing else, perhaps for the first time: rows that are missing
-  // or wrong must not cost the results.
+  // After the output is complete: long texts take minutes, longer than a grace period. The training
+  // rows are read for nothing else, perhaps for the first time; some may be missing or wrong.
   void log_baselines() {
     const std::int64_t limit = settings_.max_eval_samples;
     try {
