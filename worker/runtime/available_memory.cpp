@@ -48,11 +48,13 @@ std::uint64_t read_entry(const fs::path& path, std::string_view key, std::uint64
 struct CgroupFiles {
   const char* limit;
   const char* usage;
-  const char* cache;  // entry of memory.stat
+  const char* cache[2];  // entries of memory.stat
 };
-constexpr CgroupFiles kCgroupV2 = {"memory.max", "memory.current", "inactive_file "};
-constexpr CgroupFiles kCgroupV1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
-                                   "total_inactive_file "};
+constexpr CgroupFiles kCgroupV2 = {
+    "memory.max", "memory.current", {"inactive_file ", "active_file "}};
+constexpr CgroupFiles kCgroupV1 = {"memory.limit_in_bytes",
+                                   "memory.usage_in_bytes",
+                                   {"total_inactive_file ", "total_active_file "}};
 
 // Identifies the machine. The boot id is the same in all containers of a machine.
 std::string machine(const fs::path& root) {
@@ -62,9 +64,9 @@ std::string machine(const fs::path& root) {
   return "machine " + id;
 }
 
-// Adds the limits of the process's cgroup and of all its parents. Inactive file cache does not
-// count as used, because the kernel reclaims it before it refuses memory (the kubelet's working set
-// is defined the same way). Containers may see different cgroups at the same path, so the inode of
+// Adds the limits of the process's cgroup and of all its parents. File cache does not count as
+// used, because the kernel reclaims it before it refuses memory, also if it is active: a checkpoint
+// that was written and read. Containers may see different cgroups at the same path, so the inode of
 // the directory identifies a cgroup.
 void add_cgroups(const fs::path& root, const CgroupFiles& files,
                  const std::vector<fs::path>& directories, std::vector<MemoryPool>& pools) {
@@ -73,7 +75,8 @@ void add_cgroups(const fs::path& root, const CgroupFiles& files,
     struct stat status {};
     if (limit == kNoLimit || stat(directory.c_str(), &status) != 0) continue;
     const std::uint64_t usage = read_number(directory / files.usage, 0);
-    const std::uint64_t cache = read_entry(directory / "memory.stat", files.cache, 0);
+    std::uint64_t cache = 0;
+    for (const char* entry : files.cache) cache += read_entry(directory / "memory.stat", entry, 0);
     pools.push_back({machine(root) + " cgroup " + std::to_string(status.st_dev) + ":" +
                          std::to_string(status.st_ino),
                      left(limit, usage - std::min(usage, cache))});

@@ -13,7 +13,7 @@ namespace tilewright::runtime {
 // with the same pool name share the pool; names of different machines differ.
 struct MemoryPool {
   std::string name;
-  std::uint64_t left = 0;  // bytes; inactive file cache does not count as used
+  std::uint64_t left = 0;  // bytes; file cache does not count as used
 };
 
 // The pools of this process: the machine (MemAvailable in /proc/meminfo), then its cgroups with a

@@ -42,14 +42,14 @@ TEST_F(AvailableMemory, IsMemAvailableWithoutALimit) {
   EXPECT_EQ(available(), 8000);
 }
 
-TEST_F(AvailableMemory, IsTheContainerLimitMinusTheWorkingSet) {
+TEST_F(AvailableMemory, IsTheContainerLimitMinusWhatIsNotFileCache) {
   write("proc/self/cgroup", "0::/\n");
   write("sys/fs/cgroup/memory.max", mib(4000));
   write("sys/fs/cgroup/memory.current", mib(3900));
   EXPECT_EQ(available(), 100);
   // Most of the usage is file cache.
-  write("sys/fs/cgroup/memory.stat",
-        "anon 1\ninactive_anon 5\nactive_file 7\ninactive_file " + mib(3500));
+  write("sys/fs/cgroup/memory.stat", "anon 1\ninactive_anon 5\nactive_anon 7\nactive_file " +
+                                         mib(2000) + "inactive_file " + mib(1500));
   EXPECT_EQ(available(), 3600);
 }
 
@@ -76,7 +76,7 @@ TEST_F(AvailableMemory, IsBoundedByCgroupV1) {
   write("sys/fs/cgroup/memory/docker/one/memory.limit_in_bytes", mib(900));
   write("sys/fs/cgroup/memory/docker/one/memory.usage_in_bytes", mib(500));
   write("sys/fs/cgroup/memory/docker/one/memory.stat",
-        "inactive_file 3\ntotal_inactive_file " + mib(200));
+        "inactive_file 3\ntotal_inactive_file " + mib(80) + "total_active_file " + mib(120));
   // cgroup v1 writes "no limit" as the largest number of whole pages.
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_EQ(available(), 600);
