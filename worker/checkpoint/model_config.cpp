@@ -96,8 +96,10 @@ ModelConfig read_model_config(const std::filesystem::path& path) {
   encoder.intermediate_size = integer(names.intermediate_size, kMaxSize);
   encoder.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxSize);
   encoder.type_vocab_size = integer(names.type_vocab_size, kMaxSize);
-  // Unused here, but transformers could not load the trained model.
-  fields.integer("pad_token_id", -encoder.vocab_size, encoder.vocab_size - 1, 0);
+  if (const char* name = "pad_token_id"; !fields.json().contains(name) || fields.has(name)) {
+    const auto id = fields.integer(name, -encoder.vocab_size, encoder.vocab_size - 1, 0);
+    encoder.padding_idx = static_cast<std::int32_t>(id < 0 ? id + encoder.vocab_size : id);
+  }
   if (encoder.hidden_size % encoder.num_attention_heads != 0) {
     fields.fail(std::string(names.hidden_size),
                 fmt::format("a multiple of {}, which is {}", names.num_attention_heads,

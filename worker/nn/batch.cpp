@@ -35,7 +35,6 @@ void Batch::clear() {
   values.clear();
   cu_seqlens.assign(1, 0);
   max_seqlen = 0;
-  id_without_gradient = -1;
   groups.clear();
 }
 
@@ -60,7 +59,6 @@ void Batch::add(std::span<const std::int32_t> example_ids, std::size_t first_seg
   values.push_back(target.value);
   lengths.push_back(static_cast<std::int32_t>(example_ids.size()));
   scored.push_back(static_cast<std::int32_t>(padding.in_loss ? rows : example_ids.size()));
-  if (padding.in_loss) id_without_gradient = padding.id;
   first_positions.push_back(0);
   cu_seqlens.push_back(static_cast<std::int32_t>(ids.size()));
   max_seqlen = std::max(max_seqlen, static_cast<std::int64_t>(rows));

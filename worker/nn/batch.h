@@ -40,8 +40,7 @@ struct RowIndex {
 struct Padding {
   std::int64_t length = 0;  // 0: no padding
   std::int32_t id = 0;      // of [PAD]
-  // Question answering: the softmax of the loss includes the padding, as in transformers. The
-  // embedding of [PAD] gets no gradient, as with the padding_idx of PyTorch's Embedding.
+  // Question answering: the softmax of the loss includes the padding, as in transformers.
   bool in_loss = false;
 };
 
@@ -62,7 +61,6 @@ struct Batch {
   std::vector<std::int32_t> scored;                                // [B], tokens in the loss
   std::vector<std::int32_t> first_positions;                       // [B] zeros
   std::int64_t max_seqlen = 0;                                     // rows of the longest example
-  std::int32_t id_without_gradient = -1;                           // of the word embeddings
   std::vector<ShardGroup> groups;
 
   std::int64_t B() const { return static_cast<std::int64_t>(example.size()); }

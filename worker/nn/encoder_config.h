@@ -18,7 +18,10 @@ struct EncoderConfig {
   std::int64_t intermediate_size = 3072;
   std::int64_t max_position_embeddings = 512;
   std::int64_t type_vocab_size = 2;  // 0: no embeddings of token types
-  std::int64_t num_labels = 2;       // outputs of the head; 1 for a regression, 2 for an answer
+  // A row of the word embeddings that gets no gradient, as that of padding_idx in PyTorch's
+  // Embedding; -1: none.
+  std::int32_t padding_idx = -1;
+  std::int64_t num_labels = 2;  // outputs of the head; 1 for a regression, 2 for an answer
   float layer_norm_eps = 1e-12f;
   float hidden_dropout_prob = 0.1f;
   float attention_probs_dropout_prob = 0.1f;

@@ -278,7 +278,7 @@ void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float l
       table(batch.types, identity_rows_.data(), config_.type_vocab_size, layout_.type_embeddings);
     }
     table(batch.ids, touched.row_of_id.data(), touched.R(), layout_.word_embeddings,
-          batch.id_without_gradient);
+          config_.padding_idx);
   }
   sink.ready(layout_.embedding_norm.gamma, layout_.word_embeddings);
 

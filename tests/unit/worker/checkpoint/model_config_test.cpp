@@ -91,12 +91,16 @@ TEST_F(ModelConfigTest, UsesTheHiddenDropoutAsDefaultOfTheClassifierDropout) {
   EXPECT_EQ(read(minimal_).encoder.classifier_dropout, 0.5f);
 }
 
-// As torch.nn.Embedding does with padding_idx.
-TEST_F(ModelConfigTest, RefusesAPadTokenBeyondTheVocabulary) {
-  for (const nlohmann::json& accepted :
-       {nlohmann::json(), nlohmann::json(-30522), nlohmann::json(30521)}) {
-    minimal_["pad_token_id"] = accepted;
-    EXPECT_NO_THROW(read(minimal_)) << accepted;
+// BertConfig and DistilBertConfig have the default 0; torch.nn.Embedding counts a negative
+// padding_idx from the end and refuses one beyond the vocabulary.
+TEST_F(ModelConfigTest, ReadsThePadTokenAsPaddingIdx) {
+  EXPECT_EQ(read(minimal_).encoder.padding_idx, 0);
+  for (const auto& [id, expected] : {std::pair(nlohmann::json(), -1),
+                                     {nlohmann::json(-30522), 0},
+                                     {nlohmann::json(-1), 30521},
+                                     {nlohmann::json(7), 7}}) {
+    minimal_["pad_token_id"] = id;
+    EXPECT_EQ(read(minimal_).encoder.padding_idx, expected) << id;
   }
   expect_refused({{"pad_token_id", 30522}},
                  "pad_token_id is 30522, expected an integer from -30522 to 30521");

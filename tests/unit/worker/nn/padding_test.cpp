@@ -41,8 +41,8 @@ struct Padded {
 template <typename Element>
 class PaddingModel {
  public:
-  PaddingModel(const Variant& variant, Isa isa)
-      : config_(testing::small_config(variant)),
+  PaddingModel(const Variant& variant, Isa isa, std::int32_t padding_idx = -1)
+      : config_(with_padding_idx(testing::small_config(variant), padding_idx)),
         ops_(kernels::make_ops<Element>(isa)),
         parameter_ops_(kernels::make_parameter_ops(isa)),
         context_{pool_, ops_, parameter_ops_},
@@ -74,8 +74,13 @@ class PaddingModel {
     return computed;
   }
   const ParameterLayout& layout() const { return model_.layout(); }
+  std::int64_t hidden_size() const { return config_.hidden_size; }
 
  private:
+  static EncoderConfig with_padding_idx(EncoderConfig config, std::int32_t padding_idx) {
+    config.padding_idx = padding_idx;
+    return config;
+  }
   // Question answering has logits of padded positions, too.
   std::vector<Element> without_padding(const Batch& batch, std::span<const Element> logits) const {
     if (config_.head != Head::kQuestionAnswering) return {logits.begin(), logits.end()};
@@ -157,6 +162,24 @@ INSTANTIATE_TEST_SUITE_P(EveryIsa, PaddedBatch, ::testing::ValuesIn(testing::all
 
 TEST_P(PaddedBatch, ComputesMoreRowsAndTheSameResultsInFp32) { check<float>(); }
 TEST_P(PaddedBatch, ComputesMoreRowsAndTheSameResultsInBf16) { check<bf16>(); }
+
+// Whether the row is of the padding or of an example in which the text has [PAD].
+TEST(Padding, TheEmbeddingOfPaddingIdxGetsNoGradient) {
+  for (const Padding& padding : {Padding{}, Padding{kPadded, kPad}}) {
+    const Batch batch = make_batch(padding);
+    std::vector<std::vector<float>> rows;
+    for (const std::int32_t padding_idx : {-1, kPad}) {
+      const Variant variant = testing::all_variants().front();
+      PaddingModel<float> model(variant, Isa::kRef, padding_idx);
+      const Padded<float> computed = model.compute(batch);
+      const float* row = computed.gradient.data() + model.layout().word_embeddings +
+                         std::int64_t{kPad} * model.hidden_size();
+      rows.emplace_back(row, row + model.hidden_size());
+    }
+    EXPECT_GT(norm(rows[0].data(), std::ssize(rows[0])), 0) << "the examples have the id";
+    EXPECT_EQ(norm(rows[1].data(), std::ssize(rows[1])), 0);
+  }
+}
 
 TEST(Padding, IsNotCountedInFlops) {
   for (const Variant& variant : testing::all_variants()) {
