@@ -357,7 +357,7 @@ std::vector<TrainingFlag> working_flags() {
               "The Trainer keeps all. Workers restart from the newest, so older ones only fill the "
               "volume."),
       boolean("overwrite_output_dir", &Settings::overwrite_output_dir,
-              "replace the content of an output directory that belongs to another job"),
+              "begin anew in the output directory, also if it belongs to another job"),
       differs(volume_path(string("resume_from_checkpoint", &Settings::resume_from_checkpoint,
                                  "checkpoint directory to resume from; empty: this job's newest "
                                  "checkpoint, if any")),

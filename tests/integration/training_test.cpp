@@ -220,7 +220,8 @@ TEST_F(Training, AHostWithAnotherInstructionSetJoinsAnInexactTraining) {
   }
 }
 
-// As in Hugging Face's scripts. The restart of a job that has a UID resumes nevertheless.
+// As in Hugging Face's scripts, where the same command without the flag resumes. The restart of a job
+// that has a UID resumes nevertheless.
 TEST_F(Training, StartsAnewWithOverwriteOutputDir) {
   const std::string reference = train_in_one_process("undisturbed", 2);
   {
@@ -228,8 +229,15 @@ TEST_F(Training, StartsAnewWithOverwriteOutputDir) {
     EXPECT_EQ(run(flags("out")), 128 + SIGKILL);
   }
   ASSERT_TRUE(fs::exists(folder() / "out/checkpoint-8"));
-  EXPECT_EQ(train_in_one_process("out", 2, {"--overwrite_output_dir"}), reference);
+  {
+    const ScopedFault fault("checkpoint.done@3");
+    std::vector<std::string> overwriting = flags("out");
+    overwriting.emplace_back("--overwrite_output_dir");
+    EXPECT_EQ(run(overwriting), 128 + SIGKILL);
+  }
   EXPECT_THAT(output_, ::testing::Not(::testing::HasSubstr("resuming from")));
+  EXPECT_EQ(train_in_one_process("out", 2), reference);
+  EXPECT_THAT(output_, ::testing::HasSubstr("checkpoint-4 (step 4 of 12)"));
   EXPECT_EQ(train_in_one_process("out", 2, {"--overwrite_output_dir"}), reference);
   EXPECT_THAT(output_, ::testing::HasSubstr("12 steps in")) << "trained, not resumed at the end";
 }

@@ -118,7 +118,8 @@ OutputStatus check_marker(const fs::path& directory, const OutputRequest& reques
                        quoted_excerpt(status.marker ? status.marker->writer.job_uid : ""),
                        quoted_excerpt(request.job_uid),
                        request.job_uid.starts_with(kHashedUidPrefix)
-                           ? ", which has other flags, data or starting weights"
+                           ? ", which has other flags, data, starting weights or another number "
+                             "of processes (see --nominal_workers)"
                            : ""));
   }
   return status;
@@ -205,6 +206,18 @@ void require_usable_output_dir(const fs::path& output_dir) {
     const int error = errno;
     fail_storage(output_dir, fmt::format("create the output directory in {}", parent.string()),
                  error);
+  }
+}
+
+std::string uid_to_continue(const fs::path& output_dir, const std::string& hashed_uid) {
+  try {
+    const std::optional<OwnershipMarker> marker = read_marker(output_dir, ExitCode::kOutput);
+    const bool is_launch =
+        marker && marker->writer.job_uid.starts_with(uid_of_launch(hashed_uid, ""));
+    return is_launch ? marker->writer.job_uid : hashed_uid;
+  } catch (const Failure& failure) {
+    if (failure.code() == ExitCode::kOutputUnavailable) throw;
+    return hashed_uid;  // check_output_dir() refuses it
   }
 }
 

@@ -74,12 +74,14 @@ class Session {
   // A lost process ends the run.
   bool has_single_epoch() const { return is_standalone() || settings_.single_epoch; }
   const std::string& job_uid() const { return settings_.job_uid; }
-  // The UID that owns the output; empty: it follows from the flags, so that the next launch resumes,
-  // or is one of this launch if that overwrites.
-  std::string output_uid(bool overwrite) const {
-    if (settings_.single_epoch || has_unnamed_job()) return "";
-    const bool names_launch = settings_.job_uid.starts_with(kLaunchUidPrefix);
-    return names_launch && !overwrite ? "" : settings_.job_uid;
+  // The UID that owns the output; empty: it follows from the flags, so that the next launch resumes.
+  std::string output_uid() const {
+    const bool names_job = !settings_.single_epoch && !has_unnamed_job() && launch_uid().empty();
+    return names_job ? settings_.job_uid : "";
+  }
+  // The UID that the agent has given to this launch of a job without a name; empty: none.
+  std::string launch_uid() const {
+    return settings_.job_uid.starts_with(kLaunchUidPrefix) ? settings_.job_uid : "";
   }
   bool has_unnamed_job() const { return settings_.job_uid == kUnnamedJob; }
   const net::SecretKey& key() const;  // not in a standalone process

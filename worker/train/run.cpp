@@ -161,11 +161,12 @@ class TrainingRun {
     check_start_is_kept(settings_);
     pool_.emplace(options.threads, options.thread_cpus);
     const FeatureCache features = feature_cache(settings_, hub, log);
-    job_ = load_job(settings_, output_uid(),
+    job_ = load_job(settings_, session.output_uid(),
                     {.task = nullptr,
                      .tables = resolve_data_set(settings_, hub),
                      .pool = &*pool_,
                      .features = &features});
+    if (session.output_uid().empty()) retry_output([&] { job_.uid = output_uid(job_.uid); });
     std::vector<runtime::Isa> isas;
     retry_output([&] { isas = usable_isas(job_, options.isas); });
     std::vector<std::string> names;
@@ -486,15 +487,17 @@ class TrainingRun {
     log_.info("{}", continuation_line(summary));
   }
 
-  // Empty: that of the flags, data and weights.
-  std::string output_uid() const {
-    std::string uid = session_.output_uid(settings_.overwrite_output_dir);
-    // With --overwrite_output_dir each launch is a new job, as in Hugging Face's scripts.
-    if (uid.empty() && settings_.overwrite_output_dir) {
-      uid = "launch-" +
-            (options_.launch_time ? std::to_string(*options_.launch_time) : random_uuid());
+  // As in Hugging Face's scripts, each launch with --overwrite_output_dir is a new job, which one
+  // without it continues. `hashed`: the UID of the flags, data and weights.
+  std::string output_uid(const std::string& hashed) const {
+    if (!settings_.overwrite_output_dir) {
+      return checkpoint::uid_to_continue(settings_.output_dir, hashed);
     }
-    return uid;
+    std::string launch = session_.launch_uid();
+    if (launch.empty()) {
+      launch = options_.launch_time ? std::to_string(*options_.launch_time) : random_uuid();
+    }
+    return checkpoint::uid_of_launch(hashed, launch);
   }
 
   // The output directory and its UID are those of a worker that has trained, so that a new rank 0

@@ -79,11 +79,24 @@ TEST_F(OutputOwnershipTest, RefusesAnotherJobAndForeignContent) {
   acquire("uid-1");
   expect_refused("uid-2", "belongs to job \"uid-1\", but this is job \"uid-2\"; use another");
   expect_refused("flags-2",
-                 "job \"flags-2\", which has other flags, data or starting weights; use");
+                 "job \"flags-2\", which has other flags, data, starting weights or another number "
+                 "of processes (see --nominal_workers); use");
   EXPECT_EQ(acquire("uid-1"), OutputOwnership::kResumed);
   std::filesystem::remove(output_ / kOwnershipMarkerFile);
   write_file(output_ / "thesis.txt", "");
   expect_refused("uid-1", "is not empty (it contains thesis.txt) and does not belong to a job");
+}
+
+// What the same command without --overwrite_output_dir continues.
+TEST_F(OutputOwnershipTest, AJobContinuesItsLaunch) {
+  EXPECT_EQ(uid_to_continue(output_, "flags-1"), "flags-1") << "there is no directory";
+  const std::string launch = uid_of_launch("flags-1", "agent-1b2c");
+  acquire(launch);
+  EXPECT_EQ(uid_to_continue(output_, "flags-1"), launch);
+  EXPECT_EQ(acquire(launch), OutputOwnership::kResumed);
+  EXPECT_EQ(uid_to_continue(output_, "flags-2"), "flags-2");
+  EXPECT_EQ(uid_to_continue(output_, "flags-"), "flags-");
+  EXPECT_EQ(acquire(uid_of_launch("flags-1", "agent-3d4e"), true), OutputOwnership::kOverwritten);
 }
 
 TEST_F(OutputOwnershipTest, CountsTheEpochsOfAProcessWithoutACoordinator) {

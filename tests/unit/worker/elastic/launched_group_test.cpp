@@ -88,7 +88,7 @@ std::vector<Outcome> run(int world, int local_world, const Variables& variables,
         {
           Session session(group.settings(), nullptr, quiet());
           EXPECT_TRUE(session.has_single_epoch());
-          EXPECT_EQ(session.output_uid(false), "");
+          EXPECT_EQ(session.output_uid(), "");
           session.advertise_address({session.address().host, 1});
           session.set_isas({"ref"});
           const auto assignment = session.join(-1);
