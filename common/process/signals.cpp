@@ -56,7 +56,7 @@ std::atomic<StopSignals*> receiver{nullptr};
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(Duration same_request) : same_request_(same_request) {
   StopSignals* none = nullptr;
   TW_CHECK(receiver.compare_exchange_strong(none, this), "two StopSignals at a time");
   signal(SIGPIPE, SIG_IGN);
@@ -79,10 +79,13 @@ StopSignals::~StopSignals() {
 void StopSignals::handle(int number) {
   StopSignals* self = receiver.load();
   if (self == nullptr) return;
+  const MonotonicTime now = monotonic_now();
+  MonotonicTime since{};
+  if (self->first_.compare_exchange_strong(since, now)) since = now;
   int first = 0;
   if (self->number_.compare_exchange_strong(first, number)) {
     self->cancel_token_.signal();
-  } else if (first == number) {
+  } else if (first == number && now - since >= self->same_request_) {
     // The kernel ignores the default action of a signal in process 1, such as that of a container.
     if (getpid() == 1) _exit(128 + number);
     signal(number, SIG_DFL);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <optional>
 
+#include "common/base/clock.h"
 #include "common/base/exit_codes.h"
 #include "common/base/file_descriptor.h"
 #include "common/base/result.h"
@@ -43,14 +44,18 @@ class Signals {
   sigset_t before_;
 };
 
+// A signal that follows the first one within this time does not ask for more than that:
+// timeout(1) sends its signal to the program and then to the process group.
+inline constexpr Duration kSameRequest = std::chrono::seconds(1);
+
 // Catches SIGTERM, SIGINT and, unless it is ignored as under nohup, SIGHUP during its lifetime.
 // Ignores SIGPIPE from then on, as Signals: Ctrl-C also ends the `tee` that reads the output. A
 // process has one handler per signal, so only one object may exist at a time. A second signal of the
-// same kind terminates a program that does not stop: by its default action or, in process 1, with
-// exit code 128 + n.
+// same kind, `same_request` after the first or later, terminates a program that does not stop: by its
+// default action or, in process 1, with exit code 128 + n.
 class StopSignals {
  public:
-  StopSignals();
+  explicit StopSignals(Duration same_request = kSameRequest);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -65,6 +70,8 @@ class StopSignals {
   static constexpr std::array kNumbers = {SIGTERM, SIGINT, SIGHUP};
   static void handle(int number);
 
+  const Duration same_request_;
+  std::atomic<MonotonicTime> first_{};  // when the first signal came
   std::atomic<int> number_{0};
   net::WakeUp cancel_token_;
   std::array<struct sigaction, kNumbers.size()> previous_{};

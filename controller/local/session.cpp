@@ -133,10 +133,12 @@ void Session::handle_signals() {
     if (*number == SIGUSR1) {
       reload();
     } else if (stop_signal_ != 0) {
+      if (monotonic_now() - stop_signal_time_ < kSameRequest) continue;
       console_.print("stopping", "killing all workers");
       workers_.kill_all();
     } else {
       stop_signal_ = *number;
+      stop_signal_time_ = monotonic_now();
       reconcile_pending_ = true;
       console_.print("stopping", "waiting for the workers to stop; a second signal kills them");
     }

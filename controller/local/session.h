@@ -62,6 +62,7 @@ class Session {
   std::vector<policy::Event> events_;  // of the plans since the last print_events()
   bool reconcile_pending_ = true;      // an event happened after the last reconcile
   int stop_signal_ = 0;
+  MonotonicTime stop_signal_time_;
   bool save_failed_ = false;
 };
 

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "common/base/exit_codes.h"
+#include "common/process/signals.h"
 #include "tests/support/paths.h"
 #include "tests/support/running_program.h"
 
@@ -312,6 +314,21 @@ TEST_F(Up, StopsOnSigterm) {
   EXPECT_EQ(up.wait(), code(ExitCode::kTerminated));
 }
 
+// timeout(1) sends its signal to the program and to the process group.
+TEST_F(Up, TwoSignalsOfOneRequestKillNothing) {
+  worker("trap 'echo saved; exit 0' TERM; echo here; tail -f /dev/null & wait");
+  RunningProgram up = start();
+  up.wait_for_output("worker-0 | here");
+  up.wait_for_output("worker-1 | here");
+  for (int i = 0; i < 2; ++i) up.send(SIGTERM);
+  up.wait_for_output("a second signal kills them");
+  up.send(SIGTERM);
+  EXPECT_EQ(up.wait(), code(ExitCode::kTerminated)) << up.output();
+  for (const char* saved : {"worker-0 | saved", "worker-1 | saved"}) {
+    EXPECT_THAT(up.output(), HasSubstr(saved));
+  }
+}
+
 TEST_F(Up, KillsWorkersOnTheSecondCtrlC) {
   worker("trap '' TERM; echo here; " + std::string(kIdle));  // ignores SIGTERM
   RunningProgram up = start();
@@ -319,6 +336,7 @@ TEST_F(Up, KillsWorkersOnTheSecondCtrlC) {
   up.wait_for_output("worker-1 | here");
   up.send(SIGINT);
   up.wait_for_output("a second signal kills them");
+  std::this_thread::sleep_for(kSameRequest);
   up.send(SIGINT);
   const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(up.wait(), code(ExitCode::kInterrupted));

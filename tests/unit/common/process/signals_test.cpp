@@ -77,7 +77,7 @@ TEST(StopSignals, ASignalSetsTheFlagAndTheCancelToken) {
 TEST(StopSignals, TheFirstSignalWinsAndItsRepeatEndsTheProcess) {
   const pid_t child = fork();
   if (child == 0) {
-    const StopSignals signals;
+    const StopSignals signals(Duration::zero());
     raise(SIGTERM);
     raise(SIGINT);
     if (signals.number() != SIGTERM) _exit(1);
@@ -90,6 +90,13 @@ TEST(StopSignals, TheFirstSignalWinsAndItsRepeatEndsTheProcess) {
   EXPECT_EQ(WTERMSIG(status), SIGTERM);
 }
 
+// As from timeout(1).
+TEST(StopSignals, ASecondSignalOfTheSameRequestIsIgnored) {
+  const StopSignals signals(std::chrono::hours(1));
+  for (int i = 0; i < 3; ++i) raise(SIGTERM);
+  EXPECT_EQ(signals.number(), SIGTERM);
+}
+
 // As in a container, where the kernel ignores the default action of a signal.
 TEST(StopSignals, ARepeatedSignalEndsProcessOne) {
   const pid_t child = fork();
@@ -99,7 +106,7 @@ TEST(StopSignals, ARepeatedSignalEndsProcessOne) {
     const pid_t first = fork();
     if (first == 0) {
       if (getpid() != 1) _exit(2);
-      const StopSignals signals;
+      const StopSignals signals(Duration::zero());
       raise(SIGTERM);
       if (!signals.stopped()) _exit(3);
       raise(SIGTERM);
