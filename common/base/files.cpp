@@ -126,8 +126,13 @@ ExitCode output_error_code(int error) {
 Status sync_path(const std::filesystem::path& path) {
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return output_error(path, "open for sync");
-  if (fsync(file.get()) != 0) return output_error(path, "sync");
-  return {};
+  if (fsync(file.get()) == 0) return {};
+  const int error = errno;
+  std::error_code ignored;
+  // A file system, such as that of shared folders, that has no fsync for directories.
+  if (error == EINVAL && std::filesystem::is_directory(path, ignored)) return {};
+  errno = error;
+  return output_error(path, "sync");
 }
 
 Status write_new_file(const std::filesystem::path& path, std::string_view content) {

@@ -45,6 +45,7 @@ int error_number(const std::string& name) {
   if (name == "ESTALE") return ESTALE;
   if (name == "EPERM") return EPERM;
   if (name == "EACCES") return EACCES;
+  if (name == "EINVAL") return EINVAL;
   return EIO;
 }
 

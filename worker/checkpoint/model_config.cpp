@@ -32,15 +32,32 @@ std::vector<std::string> labels_of(const JsonFields& fields) {
   return labels;
 }
 
-const nn::ModelFamily* find_family(const std::string& model_type) {
+// Whether the class is of the family: "BertModel", "BertForMaskedLM".
+bool has_class(const nn::ModelFamily& family, const nlohmann::json& architecture) {
+  if (!architecture.is_string()) return false;
+  std::string_view name = architecture.get_ref<const std::string&>();
+  if (!name.starts_with(family.class_name)) return false;
+  name.remove_prefix(family.class_name.size());
+  return name.starts_with("For") || name == "Model";
+}
+
+// Models of 2019 have no model_type; most have architectures. Where transformers guesses the type from
+// the name of the directory, the name of a class says it.
+const nn::ModelFamily* find_family(const JsonFields& fields) {
+  const std::string model_type = fields.string("model_type", "");
+  const bool has_architecture = !fields.json().contains("model_type") &&
+                                fields.json().contains("architectures") &&
+                                fields.json()["architectures"].size() == 1;
   for (const nn::ModelFamily* family : nn::kModelFamilies) {
     if (family->model_type == model_type) return family;
+    if (has_architecture && has_class(*family, fields.json()["architectures"].front()))
+      return family;
   }
   return nullptr;
 }
 
 const nn::ModelFamily& require_architecture(const JsonFields& fields) {
-  const nn::ModelFamily* const family = find_family(fields.string("model_type", ""));
+  const nn::ModelFamily* const family = find_family(fields);
   if (family == nullptr) {
     std::string known;
     for (const nn::ModelFamily* each : nn::kModelFamilies) {
@@ -137,6 +154,7 @@ std::string model_config_json(const std::string& source_json,
                               const std::string& finetuning_task) {
   auto json = nlohmann::json::parse(source_json);
   const bool answers = encoder.head == nn::Head::kQuestionAnswering;
+  json["model_type"] = encoder.family->model_type;
   json["architectures"] = {
       fmt::format("{}{}", encoder.family->class_name,
                   answers ? "ForQuestionAnswering" : "ForSequenceClassification")};

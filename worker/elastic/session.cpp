@@ -5,6 +5,7 @@
 
 #include <charconv>
 
+#include "common/base/printable.h"
 #include "common/contract/environment.h"
 #include "common/rendezvous/messages.h"
 
@@ -57,6 +58,12 @@ SessionSettings settings_from_environment(const GetVariable& environment) {
   settings.job_uid = environment(env::kJobUid);
   settings.process.worker_index =
       integer_from_environment(environment, env::kWorkerIndex, rendezvous::kMaxWorkerIndex);
+  // Also without a coordinator: it owns the output.
+  if (!settings.job_uid.empty() && !rendezvous::is_job_uid(settings.job_uid))
+    throw Failure(
+        ExitCode::kUsage,
+        fmt::format("{} is {}, expected 1 to {} letters, digits, '-', '_', '.' and ':'",
+                    env::kJobUid, quoted_excerpt(settings.job_uid), rendezvous::kMaxUidBytes));
   settings.process.local_rank =
       integer_from_environment(environment, env::kLocalRank, rendezvous::kMaxLocalRank);
   settings.transport_host = environment(env::kTransportAddress);
@@ -69,11 +76,6 @@ SessionSettings settings_from_environment(const GetVariable& environment) {
                   fmt::format("{} is \"{}\", expected host:port", env::kRendezvous, coordinator));
   settings.coordinator = *address;
   required_variable(environment, env::kJobUid);
-  if (!rendezvous::is_job_uid(settings.job_uid))
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("{} is \"{}\", expected 1 to {} letters, digits, '-', '_', '.' and "
-                              "':'",
-                              env::kJobUid, settings.job_uid, rendezvous::kMaxUidBytes));
   settings.key_file = required_variable(environment, env::kJobKeyFile);
   settings.tls = tls_from(environment);
   settings.interface = interface_choice(environment);

@@ -132,6 +132,28 @@ TEST_F(ModelConfigTest, TakesLabelsThatAreNoStringsAsTheirText) {
               ElementsAre("1.0", "2.5"));
 }
 
+TEST_F(ModelConfigTest, FindsTheTypeOfOldModelsInTheirClass) {
+  minimal_.erase("model_type");
+  for (const auto& [name, accepted] : {std::pair("BertForMaskedLM", true),
+                                       {"BertModel", true},
+                                       {"BertGenerationEncoder", false},
+                                       {"RobertaForMaskedLM", false}}) {
+    minimal_["architectures"] = {name};
+    if (accepted) {
+      const ModelConfig config = read(minimal_);
+      EXPECT_EQ(config.encoder.family, &nn::kBert);
+      const auto written =
+          nlohmann::json::parse(model_config_json(config.json, config.labels, config.encoder, ""));
+      EXPECT_EQ(written.at("model_type"), "bert");
+    } else {
+      expect_refused(nlohmann::json::object(),
+                     "model_type is missing; expected \"bert\" or \"distilbert\"");
+    }
+  }
+  minimal_["architectures"] = nlohmann::json::array();
+  expect_refused(nlohmann::json::object(), "model_type is missing");
+}
+
 TEST_F(ModelConfigTest, RefusesAnotherArchitecture) {
   expect_refused({{"model_type", "roberta"}},
                  "model_type is \"roberta\", expected \"bert\" or \"distilbert\"");

@@ -309,6 +309,18 @@ TEST_F(StorageFaults, AnErrorAfterTheMarkerMayPass) {
   EXPECT_THAT(content_of(output_), ElementsAre("checkpoint-1", "checkpoint-2"));
 }
 
+// Linux's answer for a file system that has no such operation.
+TEST_F(StorageFaults, DirectoriesWithoutFsyncAreUsable) {
+  storage_->fail("fsyncdir", "EINVAL");
+  const OutputWriter writer = own(output_, 1);
+  write(writer, 1);
+  write_model(writer);
+  EXPECT_THAT(content_of(output_),
+              ElementsAre("checkpoint-1", "config.json", "model.safetensors", "who"));
+  storage_->fail("fsync", "EINVAL", ".checkpoint-");
+  expect_failure([&] { write(writer, 2); }, ExitCode::kOutput, HasSubstr("Invalid argument"));
+}
+
 TEST_F(StorageFaults, AFullDiskAtTheStartMayPass) {
   own(output_, 1);
   storage_->fail("write", "ENOSPC");

@@ -177,6 +177,8 @@ TEST(Session, NamesTheInvalidVariable) {
   EXPECT_THAT(with(env::kRendezvous, ":29400"), HasSubstr("expected host:port"));
   EXPECT_THAT(with(env::kJobUid, ""), HasSubstr("TILEWRIGHT_JOB_UID is not set"));
   EXPECT_THAT(with(env::kJobUid, "a b"), HasSubstr("TILEWRIGHT_JOB_UID is \"a b\""));
+  EXPECT_THAT(session_refusal({{env::kJobUid, "a\xe9"}}), HasSubstr("TILEWRIGHT_JOB_UID is \"a"))
+      << "a process without a coordinator";
   EXPECT_THAT(with(env::kTls, "yes"), HasSubstr("TILEWRIGHT_TLS is \"yes\", expected true or"));
   EXPECT_THAT(with(env::kJobKeyFile, ""), HasSubstr("TILEWRIGHT_JOB_KEY_FILE is not set"));
   EXPECT_THAT(with(env::kWorkerIndex, "-1"), HasSubstr("TILEWRIGHT_WORKER_INDEX is \"-1\""));
