@@ -173,6 +173,8 @@ constexpr Row kRows[] = {
     value("duplicate-stderr-filters", &Options::duplicate_stderr_filters, kText, "TEXT,...",
           "No effect", "--tee and --redirects store the whole output"),
     on_off("virtual-local-rank", &Options::virtual_local_rank, "No effect", 0, "it is for GPUs"),
+    without_variable(on_off("use-env", &Options::use_env, "No effect", 0,
+                            "processes always have their rank in variables")),
     on_off("help", &Options::help, "Print this help", 'h'),
 };
 

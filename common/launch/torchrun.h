@@ -49,7 +49,8 @@ struct TorchrunOptions {
   bool no_python = false;  // --no-python: the script is a program
   bool run_path = false;
   bool virtual_local_rank = false;
-  bool help = false;  // --help: torchrun_help() is wanted, nothing else
+  bool use_env = false;  // of torch.distributed.launch, torchrun's predecessor
+  bool help = false;     // --help: torchrun_help() is wanted, nothing else
 };
 
 // A flag beside those of torchrun.

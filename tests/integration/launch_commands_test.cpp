@@ -135,6 +135,22 @@ TEST_F(LaunchCommand, TorchrunStartsTheProcessesOfThisHost) {
   EXPECT_EQ(digest(), digest_of_two);
 }
 
+// As users write it who replace the name of the program only.
+TEST_F(LaunchCommand, TheProgramStandsInPlaceOfPythonAndOfTorchrun) {
+  std::vector<std::string> words = testing::split_words(in_folder(kArguments));
+  words.insert(words.begin(), "examples/run_qa.py");
+  ASSERT_EQ(start("tilewright-worker", words), 0) << output_;
+  words.insert(words.begin(), {"agent", "--nproc-per-node=1"});
+  words.push_back("--overwrite_output_dir");
+  ASSERT_EQ(start("tilewright-worker", words), 0) << output_;
+  EXPECT_THAT(output_, HasSubstr("[worker 0.0] "));
+  for (const std::vector<std::string>& other :
+       {std::vector<std::string>{"train.py"}, {"agent", "--nproc-per-node=2", "train.py"}}) {
+    EXPECT_EQ(start("tilewright-worker", other), static_cast<int>(ExitCode::kCommandNotFound));
+    EXPECT_EQ(std::ranges::count(output_, '\n'), 1) << output_;
+  }
+}
+
 TEST_F(LaunchCommand, OtherCommandsAreNotFound) {
   EXPECT_EQ(start("bash", {"-c", "python run_qa.py | tee log"}),
             static_cast<int>(ExitCode::kCommandNotFound));

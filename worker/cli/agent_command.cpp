@@ -24,6 +24,7 @@
 #include "common/host/cpu_plan.h"
 #include "common/launch/torchrun.h"
 #include "worker/cli/commands.h"
+#include "worker/cli/launch_command.h"
 #include "worker/cli/variables.h"
 #include "worker/elastic/agent.h"
 #include "worker/elastic/host_group.h"
@@ -225,6 +226,7 @@ int run_agent_command(std::vector<std::string> words) {
       !level.ok()) {
     throw Failure(level.error().code, "--log-level: " + level.error().message);
   }
+  if (begins_with_script(words)) words = train_command(words);
   elastic::AgentOptions options;
   elastic::set_torchrun_options(options, torchrun);
   options.rendezvous.exact = trains_exactly(words);

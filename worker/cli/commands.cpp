@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <span>
 #include <string_view>
 
 #include "common/base/commit.h"
@@ -31,6 +32,11 @@ int run_worker(int argc, char** argv) {
   try {
     std::vector<std::string> words(argv, argv + argc);
     if (!words.empty() && launch::starts_command(words.front())) words = worker_command(words);
+    if (!words.empty() && begins_with_script(std::span(words).subspan(1))) {
+      const std::vector<std::string> train = train_command(std::span(words).subspan(1));
+      words.resize(1);
+      words.insert(words.end(), train.begin(), train.end());
+    }
     if (words.size() > 1 && words[1] == "agent") {
       return run_agent_command({words.begin() + 2, words.end()});
     }

@@ -48,4 +48,17 @@ std::vector<std::string> worker_command(const std::vector<std::string>& words) {
   return worker;
 }
 
+bool begins_with_script(std::span<const std::string> words) {
+  return !words.empty() && words.front().ends_with(".py");
+}
+
+std::vector<std::string> train_command(std::span<const std::string> words) {
+  std::vector<std::string> python = {"python"};
+  python.insert(python.end(), words.begin(), words.end());
+  const launch::Command command = launch::interpret(python, environment_variable).or_throw();
+  std::vector<std::string> train = {"train"};
+  for (std::string& word : launch::train_arguments(command)) train.push_back(std::move(word));
+  return train;
+}
+
 }  // namespace tilewright::cli

@@ -2,6 +2,7 @@
 // program.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,5 +13,12 @@ namespace tilewright::cli {
 // the environment names no rendezvous. Logs one line about it, changes into the directory of `cd`
 // and sets the variables of `export`. Throws Failure: kCommandNotFound or kUsage.
 std::vector<std::string> worker_command(const std::vector<std::string>& words);
+
+// Whether a command begins with a Python script: the name of this program stands in place of python's
+// or torchrun's.
+bool begins_with_script(std::span<const std::string> words);
+// `train ...` for a script and its arguments. Throws Failure(kCommandNotFound) for a script other than
+// run_qa.py and run_glue.py.
+std::vector<std::string> train_command(std::span<const std::string> words);
 
 }  // namespace tilewright::cli

@@ -190,7 +190,7 @@ TEST(Torchrun, SaysWhichOptionsHaveNoEffect) {
       unused_options(parse({"--monitor-interval=5", "--start-method=fork", "--event-log-handler=x",
                             "--logs-specs=x", "--numa-binding=node", "--signals-to-handle=SIGUSR1",
                             "--log-line-prefix-template=x", "--duplicate-stdout-filters=x",
-                            "--duplicate-stderr-filters=x", "--virtual-local-rank"})),
+                            "--duplicate-stderr-filters=x", "--virtual-local-rank", "--use_env"})),
       ElementsAre(HasSubstr("--monitor-interval has no effect: "),
                   HasSubstr("--start-method has no effect: "),
                   HasSubstr("--event-log-handler has no effect: "),
@@ -200,7 +200,8 @@ TEST(Torchrun, SaysWhichOptionsHaveNoEffect) {
                   HasSubstr("--log-line-prefix-template has no effect: "),
                   HasSubstr("--duplicate-stdout-filters has no effect: "),
                   HasSubstr("--duplicate-stderr-filters has no effect: "),
-                  HasSubstr("--virtual-local-rank has no effect: ")));
+                  HasSubstr("--virtual-local-rank has no effect: "),
+                  HasSubstr("--use-env has no effect: ")));
 }
 
 TEST(Torchrun, TakesFurtherFlagsOfTheAgent) {
