@@ -86,7 +86,10 @@ MappedFile::MappedFile(std::filesystem::path path, ExitCode code)
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return;
   void* mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file_.get(), 0);
-  if (mapped == MAP_FAILED) fail(fmt::format("cannot map: {}", std::strerror(errno)));
+  if (mapped == MAP_FAILED) {
+    if (errno == ENOMEM) code_ = ExitCode::kMemory;  // `ulimit -v`: the file is sound
+    fail(fmt::format("cannot map: {}", std::strerror(errno)));
+  }
   content_ = {static_cast<const std::byte*>(mapped), size};
   lost_message_ = fmt::format(
       "{}: {}: cannot read the mapped file: found it truncated or unreadable, expected {} bytes\n",

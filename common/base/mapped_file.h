@@ -18,7 +18,7 @@ namespace tilewright {
 class MappedFile {
  public:
   // Throws Failure with `code` that names the path unless it is a regular file that can be read and
-  // no Git LFS pointer.
+  // no Git LFS pointer, and Failure(kMemory) without the address space for it.
   MappedFile(std::filesystem::path path, ExitCode code);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -185,6 +185,8 @@ TEST_F(Edges, BaselinesAreThoseOfTheRowsThatAreEvaluated) {
 }
 
 TEST_F(Edges, PredictTakesOneInput) {
+  EXPECT_EQ(run("--model_name_or_path trained", "predict"), static_cast<int>(ExitCode::kUsage));
+  EXPECT_THAT(output_, HasSubstr("found neither --input nor a data set, expected --input FILE"));
   EXPECT_EQ(run("--model_name_or_path trained --input a.jsonl --input=b.jsonl", "predict"),
             static_cast<int>(ExitCode::kUsage));
   EXPECT_EQ(output_, "tilewright-worker: --input: found it twice, expected one file\n");

@@ -160,8 +160,8 @@ elastic::HostGroupOptions host_group(const Flags& flags, const launch::TorchrunO
   const int hosts = static_cast<int>(group.hosts.size());
   if (torchrun.nnodes && agent.max_nodes != hosts)
     throw Failure(ExitCode::kUsage,
-                  fmt::format("--nnodes is {}, and {} has {} hosts, expected as many",
-                              *torchrun.nnodes, flags.hostfile, hosts));
+                  fmt::format("--nnodes is {}, and {} has {}, expected as many", *torchrun.nnodes,
+                              flags.hostfile, counted(group.hosts.size(), "host")));
   if (!torchrun.nnodes) agent.min_nodes = agent.max_nodes = hosts;
   if (torchrun.standalone)
     throw Failure(ExitCode::kUsage, "--standalone is for one host, and --hostfile names several");

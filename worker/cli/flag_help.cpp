@@ -118,7 +118,8 @@ std::string predict_help() {
       "  --{:<30} {}\n", "input FILE",
       "predict these JSON lines instead of a task's test examples, -: those of standard input; "
       "{\"sentence\": ...}, {\"sentence1\": ..., \"sentence2\": ...} or {\"question\": ..., "
-      "\"context\": ...}. Prints a JSON line for each. Of the flags it needs model_name_or_path");
+      "\"context\": ...}. Prints a JSON line for each, after the end of the input. Of the flags it "
+      "needs model_name_or_path");
   return kHeading + input + describe(kModelFlags) + describe(kPredictFlags) +
          describe(kComputationFlags) + tasks() +
          example(

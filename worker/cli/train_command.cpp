@@ -264,7 +264,16 @@ struct PrintingCommand {
 int predict(std::vector<std::string> words) {
   const std::string input = take_input(words);
   words = as_train(std::move(words), "do_predict");
-  if (input.empty()) return train(words);
+  if (input.empty()) {
+    const auto settings = parse_arguments(words, environment_variable).settings();
+    if (settings.output_dir.empty() && settings.test_file.empty() && settings.data_dir.empty() &&
+        settings.dataset_name.empty() && settings.task_name.empty()) {
+      throw Failure(ExitCode::kUsage,
+                    "predict: found neither --input nor a data set, expected --input FILE, whose "
+                    "results are printed, or --test_file FILE and --output_dir DIRECTORY");
+    }
+    return train(words);
+  }
   const PrintingCommand command(words);
   if (command.arguments.is_set("output_dir")) {
     command.log->warn("--output_dir: no effect with --input, whose results are printed");

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -107,6 +108,33 @@ TEST(Files, ThatArePipesAreReadToTheirEnd) {
 }
 
 // The first byte of the last page of a mapped file that another process truncates.
+// As under `ulimit -v`. Exits with the code of the failure.
+void map_without_address_space(const std::filesystem::path& path) {
+  std::uint64_t mapped_pages = 0;
+  std::ifstream("/proc/self/statm") >> mapped_pages;
+  constexpr rlim_t kLeft = rlim_t{256} << 20;
+  const rlim_t most = mapped_pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + kLeft;
+  const rlimit limit{most, most};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(1);
+  try {
+    const MappedFile mapped(path, ExitCode::kWeights);
+    _exit(2);
+  } catch (const Failure& failure) {
+    std::fprintf(stderr, "%s\n", failure.what());
+    _exit(static_cast<int>(failure.code()));
+  }
+}
+
+// The file itself is sound.
+TEST(MappedFileDeathTest, SaysThatMemoryIsMissing) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "weights";
+  ASSERT_TRUE(write_file_atomically(path, "x").ok());
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 30);  // sparse
+  EXPECT_EXIT(map_without_address_space(path),
+              ::testing::ExitedWithCode(static_cast<int>(ExitCode::kMemory)), "cannot map");
+}
+
 void read_truncated(const std::filesystem::path& path, const MappedFile& mapped) {
   std::filesystem::resize_file(path, 1);
   const volatile std::byte* last = &mapped.content().back();
