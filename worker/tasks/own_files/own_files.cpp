@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -73,37 +74,60 @@ struct Table {
   Labels labels;
 };
 
-// A column with numbers only, such as an index, is not a sentence: run_glue fails at it too.
-void check_sentences(const RowSource& rows, const std::vector<std::string>& sentences,
-                     const std::vector<bool>& has_text) {
-  for (std::size_t i = 0; i < sentences.size(); ++i) {
-    if (has_text[i]) continue;
-    throw Failure(ExitCode::kData,
-                  fmt::format("{}: the column {} has only numbers, expected sentences in the "
-                              "first columns or in sentence1 and sentence2",
-                              rows.name(), quoted_excerpt(sentences[i])));
+// Finds sentence columns with numbers and no text, such as an index: run_glue fails at them too.
+class TextFinder {
+ public:
+  TextFinder(const RowSource& rows, const std::vector<std::string>& names) {
+    for (const std::string& name : names) columns_.push_back({name, rows.column(name)});
   }
-}
+
+  // The current row.
+  void add(const RowSource& rows) {
+    for (Column& column : columns_) {
+      const Value value = rows.value(column.index);
+      const bool number = is_number(value);
+      column.has_number = column.has_number || number;
+      column.has_text = column.has_text || (!number && !number_text(value).empty());
+    }
+  }
+
+  // Throws Failure(kData) if a column has numbers and, up to the last row, no text.
+  void finish(RowSource& rows) {
+    const auto is_index = [](const Column& column) {
+      return column.has_number && !column.has_text;
+    };
+    while (std::ranges::any_of(columns_, is_index) && rows.next()) add(rows);
+    const auto found = std::ranges::find_if(columns_, is_index);
+    if (found == columns_.end()) return;
+    throw Failure(
+        ExitCode::kData,
+        fmt::format("{}: the column {} has numbers and no text, expected sentences in the "
+                    "first columns or in sentence1 and sentence2",
+                    rows.name(), quoted_excerpt(found->name)));
+  }
+
+ private:
+  struct Column {
+    std::string name;
+    std::size_t index;
+    bool has_number = false;
+    bool has_text = false;
+  };
+  std::vector<Column> columns_;
+};
 
 Table read_training_rows(const TaskOptions& options) {
   const std::unique_ptr<RowSource> rows = open(options, {Split::kTrain});
   Table table;
   table.sentences = sentence_columns(*rows);
   const std::size_t label = rows->column(kLabel, other_task(*rows));
-  std::vector<std::size_t> columns;
-  for (const std::string& name : table.sentences) columns.push_back(rows->column(name));
-  std::vector<bool> has_text(columns.size());
   LabelFinder finder;
   bool is_empty = true;
   while (rows->next()) {
     is_empty = false;
     finder.add(*rows, rows->value(label));
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      if (!has_text[i]) has_text[i] = !is_number(rows->value(columns[i]));
-    }
   }
   if (is_empty) fail_without_rows(rows->name());
-  check_sentences(*rows, table.sentences, has_text);
   table.labels = finder.finish(*rows);
   return table;
 }
@@ -162,8 +186,10 @@ class OwnFilesTask : public sentences::SentenceTask {
     std::vector<std::size_t> columns;
     for (const std::string& name : table_.sentences) columns.push_back(rows->column(name));
     const std::size_t label = has_labels ? rows->column(kLabel, other_task(*rows)) : 0;
+    TextFinder text(*rows, table_.sentences);
     Examples examples;
     while (rows->next()) {
+      text.add(*rows);
       Example example;
       example.first = sentence_of(*rows, table_.sentences[0], rows->value(columns[0]));
       if (is_pair()) {
@@ -179,6 +205,7 @@ class OwnFilesTask : public sentences::SentenceTask {
       if (max_rows > 0 && examples.rows.size() == max_rows) break;
     }
     if (examples.rows.empty()) fail_without_rows(rows->name());
+    text.finish(*rows);
     return examples;
   }
 

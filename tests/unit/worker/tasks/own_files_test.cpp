@@ -148,9 +148,14 @@ TEST(OwnFiles, OtherwiseTheFirstTwoColumnsAreTheSentences) {
 }
 
 TEST(OwnFiles, AColumnOfNumbersIsNotASentence) {
-  EXPECT_EQ(OwnFiles().train("train.csv", "idx,text,label\n0,a,1\n1,b,0\n").failure(),
-            "train.csv: the column \"idx\" has only numbers, expected sentences in the first "
-            "columns or in sentence1 and sentence2");
+  const std::string idx =
+      ": the column \"idx\" has numbers and no text, expected sentences in the first columns or in "
+      "sentence1 and sentence2";
+  for (const char* rows : {"0,a,1\n1,b,0\n", "0,a,1\n,b,0\n", " ,a,1\n1,b,0\n"}) {
+    EXPECT_EQ(OwnFiles().train("train.csv", std::string("idx,text,label\n") + rows).failure(),
+              "train.csv" + idx)
+        << rows;
+  }
   EXPECT_EQ(OwnFiles()
                 .train("train.json", "{\"t\": \"a\", \"label\": 1}\n{\"t\": 7, \"label\": 0}\n")
                 .failure(),
@@ -158,6 +163,32 @@ TEST(OwnFiles, AColumnOfNumbersIsNotASentence) {
   EXPECT_EQ(
       OwnFiles().train("train.json", "{\"t\": \"a\", \"label\": 1}\n{\"label\": 0}\n").failure(),
       "train.json:2: the column \"t\" is missing, expected a string");
+  auto files = OwnFiles()
+                   .dev("dev.csv", "idx,text,label\n0,a,1\n1,b,0\n")
+                   .test("test.csv", "idx,text\n0,a\n1,b\n");
+  files.options().model_labels = {"0", "1"};
+  EXPECT_EQ(files.failure(Split::kDev), "dev.csv" + idx);
+  EXPECT_EQ(files.failure(Split::kTest), "test.csv" + idx);
+  // The index of a pandas.DataFrame.
+  auto index = OwnFiles().test("test.csv", ",text\n0,a\n1,b\n");
+  index.options().model_labels = {"0", "1"};
+  EXPECT_EQ(index.failure(Split::kTest),
+            "test.csv: the column \"\" has numbers and no text, expected sentences in the first "
+            "columns or in sentence1 and sentence2");
+}
+
+TEST(OwnFiles, ASentenceMayBeANumberOrEmpty) {
+  auto files = OwnFiles().test("test.csv", "text\n7\n\"\"\na\n");
+  files.options().model_labels = {"0", "1"};
+  EXPECT_EQ(files.read(Split::kTest).size(), 3U);
+  // The rows that are read need not have the text.
+  EXPECT_EQ(files.task()
+                ->read({Split::kTest}, tiny_tokenizer(), {.data_dir = "", .max_samples = 1})
+                .size(),
+            1U);
+  auto empty = OwnFiles().test("test.tsv", "first\tsecond\na\t\nb\t\n");
+  empty.options().model_labels = {"0", "1"};
+  EXPECT_EQ(empty.read(Split::kTest).size(), 2U);
 }
 
 TEST(OwnFiles, OtherSplitsUseTheColumnsAndLabelsOfTheTrainingFile) {
