@@ -183,10 +183,11 @@ bool HubClient::wait_to_retry(const Repository& repository, const HttpResponse& 
                                 : "the token in HF_TOKEN (or the token file) has no access";
   if (error == "RepoNotFound" || (status == 404 && error != "RevisionNotFound") ||
       (status == 401 && options_.token.empty() && error != "GatedRepo")) {
-    throw Failure(repository.code(),
-                  fmt::format("{}: {} has no public {} of this name ({}), expected a local "
-                              "directory or a name on the hub; if it is private or gated, {}",
-                              repository.description(), options_.endpoint, kind, status, token));
+    throw RepositoryRefused(
+        repository.code(),
+        fmt::format("{}: {} has no public {} of this name ({}), expected a local "
+                    "directory or a name on the hub; if it is private or gated, {}",
+                    repository.description(), options_.endpoint, kind, status, token));
   }
   if (error == "RevisionNotFound") {
     throw Failure(repository.code(),
@@ -195,7 +196,7 @@ bool HubClient::wait_to_retry(const Repository& repository, const HttpResponse& 
                               repository.description(), options_.endpoint, kind));
   }
   if (status == 401 || status == 403) {
-    throw Failure(
+    throw RepositoryRefused(
         repository.code(),
         fmt::format("{}: {} refuses access ({}{}); {}{}", repository.description(),
                     options_.endpoint, status, error == "GatedRepo" ? ", gated" : "",

@@ -29,8 +29,15 @@ class BodySink {
   virtual void write(std::string_view bytes) = 0;
 };
 
-// All functions throw Failure: the repository's code() for what a retry does not change,
-// kHubUnavailable for transient errors, kTerminated when cancelled. Not thread-safe.
+// The hub has no repository of this name or refuses access to it (401, 403, 404).
+class RepositoryRefused : public Failure {
+ public:
+  using Failure::Failure;
+};
+
+// All functions throw Failure: the repository's code() for what a retry does not change, if it is
+// the repository as RepositoryRefused; kHubUnavailable for transient errors, kTerminated when
+// cancelled. Not thread-safe.
 //
 // The token goes to the origin (scheme, host, port) of the endpoint only: a redirect to the storage
 // of large files has its own signature in the URL.

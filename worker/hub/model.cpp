@@ -61,6 +61,9 @@ std::string get_parts(const ModelParts& parts, Source& source) {
   if (parts.config && !source.get(model_files::kConfig)) return model_files::kConfig;
   if (parts.tokenizer) {
     for (const char* file : model_files::kTokenizerFiles) source.get(file);
+    if (!source.get(model_files::kTokenizer) && !source.get(model_files::kVocabulary)) {
+      return fmt::format("{} or {}", model_files::kTokenizer, model_files::kVocabulary);
+    }
   }
   if (!parts.weights) return {};
   for (const model_files::Weights& weights : model_files::kWeights) {
@@ -151,9 +154,12 @@ fs::path download_model(const RepositoryCache& cache, const ModelRequest& reques
   return cache.snapshot(source.commit());
 }
 
-bool cache_suffices(ExitCode code) {
+// As in huggingface_hub, also if the hub refuses what it has given before.
+bool cache_suffices(const Failure& failure) {
+  const ExitCode code = failure.code();
   return code == ExitCode::kHubUnavailable || code == ExitCode::kOutput ||
-         code == ExitCode::kOutputUnavailable;
+         code == ExitCode::kOutputUnavailable ||
+         dynamic_cast<const RepositoryRefused*>(&failure) != nullptr;
 }
 
 }  // namespace
@@ -188,7 +194,7 @@ fs::path resolve_model(const ModelRequest& request, const HubOptions& options) {
   try {
     return download_model(cache, request, options);
   } catch (const Failure& failure) {
-    if (!cached || !cache_suffices(failure.code())) throw;
+    if (!cached || !cache_suffices(failure)) throw;
     options.report(fmt::format("{}; using the cached model {}", failure.what(), cached->string()));
     return *cached;
   }

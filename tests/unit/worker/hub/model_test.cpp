@@ -12,7 +12,15 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::read_text;
 
-class Model : public HubTest {};
+class Model : public HubTest {
+ protected:
+  // What `hf download` leaves in the cache: the files of the model, and no markers of others.
+  fs::path download_without_markers() {
+    fs::path model = resolve();
+    fs::remove_all(model.parent_path().parent_path() / ".no_exist");
+    return model;
+  }
+};
 
 TEST_F(Model, IsALocalDirectoryOfThisPath) {
   const fs::path local = folder_.path() / "model";
@@ -84,6 +92,7 @@ TEST_F(Model, IsKeptInTheCacheOfTransformersIfThereIsOne) {
 TEST_F(Model, HasTheFirstKindOfWeightsThatExists) {
   const std::string name = "org/sharded";
   server_.add_file(kModelType, name, "config.json", kConfigText);
+  server_.add_file(kModelType, name, "vocab.txt", kVocabText);
   server_.add_file(kModelType, name, "pytorch_model.bin.index.json",
                    R"({"weight_map": {"a": "pytorch_model-00001-of-00001.bin"}})");
   server_.add_file(kModelType, name, "pytorch_model-00001-of-00001.bin", "shard");
@@ -204,13 +213,17 @@ TEST_F(Model, PathThatIsNoDirectoryIsAnError) {
   EXPECT_TRUE(server_.requests().empty());
 }
 
-TEST_F(Model, WithoutConfigOrWeightsIsAnError) {
+TEST_F(Model, WithoutConfigTokenizerOrWeightsIsAnError) {
   server_.add_file(kModelType, "org/text", "README.md", "# Nothing");
   const Error config = failure_of([&] { resolve("org/text"); });
   EXPECT_EQ(config.code, ExitCode::kModel);
   EXPECT_THAT(config.message, HasSubstr("has no config.json"));
 
   server_.add_file(kModelType, "org/text", "config.json", kConfigText);
+  EXPECT_THAT(failure_of([&] { resolve("org/text"); }).message,
+              HasSubstr("has no tokenizer.json or vocab.txt"));
+
+  server_.add_file(kModelType, "org/text", "vocab.txt", kVocabText);
   EXPECT_THAT(failure_of([&] { resolve("org/text"); }).message,
               HasSubstr("has no model.safetensors, pytorch_model.bin or an index"));
 
@@ -224,6 +237,7 @@ TEST_F(Model, WithoutConfigOrWeightsIsAnError) {
 
 TEST_F(Model, IndexCannotNameAFileOutsideTheModel) {
   server_.add_file(kModelType, "org/evil", "config.json", kConfigText);
+  server_.add_file(kModelType, "org/evil", "vocab.txt", kVocabText);
   server_.add_file(kModelType, "org/evil", "model.safetensors.index.json",
                    R"({"weight_map": {"a": "../../../../evil.safetensors"}})");
   const Error error = failure_of([&] { resolve("org/evil"); });
@@ -251,19 +265,45 @@ TEST_F(Model, OfflineComesFromTheCacheOrIsAnError) {
 
 TEST_F(Model, OfflineNeedsNotTheOptionalFiles) {
   add_model();
-  resolve_model({.name_or_path = "google-bert/bert-base-uncased", .parts = {.tokenizer = false}},
-                options_);
+  const fs::path first = download_without_markers();
   options_.offline = true;
-  EXPECT_TRUE(fs::exists(resolve() / "model.safetensors"));
+  EXPECT_EQ(resolve(), first);
 }
 
 TEST_F(Model, InTheCacheReplacesAHubThatDoesNotAnswer) {
   add_model();
-  const fs::path first = resolve_model(
-      {.name_or_path = "google-bert/bert-base-uncased", .parts = {.tokenizer = false}}, options_);
+  const fs::path first = download_without_markers();
   server_.add_fault({.kind = Fault::kStatus, .times = 100, .status = 503});
   EXPECT_EQ(resolve(), first);
   EXPECT_TRUE(reported("using the cached model"));
+}
+
+// As in huggingface_hub: access may have been lost, or the model removed, since the download.
+TEST_F(Model, InTheCacheReplacesAHubThatRefusesIt) {
+  add_model();
+  const fs::path first = download_without_markers();
+  for (const int status : {401, 403, 404}) {
+    lines_.clear();
+    server_.add_fault({.kind = Fault::kStatus, .status = status});
+    EXPECT_EQ(resolve(), first);
+    EXPECT_TRUE(reported(fmt::format("({})", status))) << status;
+    EXPECT_TRUE(reported("using the cached model")) << status;
+  }
+  server_.add_fault(
+      {.kind = Fault::kStatus, .status = 404, .headers = "X-Error-Code: RevisionNotFound\r\n"});
+  EXPECT_THAT(failure_of([&] { resolve(); }).message, HasSubstr("has no such revision (404)"));
+}
+
+TEST_F(Model, WithoutATokenizerInTheCacheNeedsTheHub) {
+  add_model();
+  resolve_model({.name_or_path = "google-bert/bert-base-uncased", .parts = {.tokenizer = false}},
+                options_);
+  server_.add_fault({.kind = Fault::kStatus, .times = 5, .status = 503});
+  EXPECT_EQ(failure_of([&] { resolve(); }).code, ExitCode::kHubUnavailable);
+  server_.add_fault({.kind = Fault::kStatus, .status = 403});
+  EXPECT_THAT(failure_of([&] { resolve(); }).message, HasSubstr("refuses access (403)"));
+  options_.offline = true;
+  EXPECT_THAT(failure_of([&] { resolve(); }).message, HasSubstr("no tokenizer.json or vocab.txt"));
 }
 
 }  // namespace
