@@ -119,35 +119,42 @@ DatasetFiles download_dataset(const DatasetRequest& request, const HubOptions& o
   HubClient client(options);
   const Listing listing = list_remote(client, repository, request.revision, options);
   const ParquetSplits found = find_parquet_splits(listing.files, request.config, request.name);
-  const auto holds_all = [&](const RepositoryCache& cache) {
-    return std::ranges::all_of(found.splits, [&](const auto& split) {
-      return std::ranges::all_of(split.second, [&](const std::string& file) {
-        return cache.find(listing.commit, file) == Presence::kPresent;
-      });
-    });
+  std::vector<std::string> files;
+  for (const auto& [split, shards] : found.splits) {
+    files.insert(files.end(), shards.begin(), shards.end());
+  }
+  const auto is_cached = [&](const RepositoryCache& cache, const std::string& file) {
+    return cache.find(listing.commit, file) == Presence::kPresent;
+  };
+  const auto finish = [&](const RepositoryCache& cache) {
+    cache.finish(listing.commit, found.config);
+    // Last: a run without network trusts the ref.
+    cache.set_commit(request.revision, listing.commit);
   };
   for (const std::string& name : names_in_caches(request.name)) {
     const RepositoryCache cache(options.cache_dir, {RepositoryType::kDataset, name});
-    if (holds_all(cache)) return parquet_files(found, cache.snapshot(listing.commit));
+    if (!std::ranges::all_of(files, [&](const auto& file) { return is_cached(cache, file); })) {
+      continue;
+    }
+    try {
+      finish(cache);
+    } catch (const Failure&) {  // NOLINT(bugprone-empty-catch): the cache may be read-only
+    }
+    return parquet_files(found, cache.snapshot(listing.commit));
   }
   const RepositoryCache cache(options.cache_dir, repository);
-  cache.begin(listing.commit, found.config);
-  for (const auto& [split, files] : found.splits) {
-    for (const std::string& file : files) {
-      if (cache.find(listing.commit, file) == Presence::kPresent) continue;
-      const RemoteFile remote = client.head(repository, listing.commit, file);
-      if (!remote.exists || remote.commit != listing.commit) {
-        throw Failure(
-            repository.code(),
-            fmt::format("{}: {} has no {} in commit {}, which its API lists",
-                        repository.description(), options.endpoint, file, listing.commit));
-      }
-      download_file(cache, remote, file, client, options);
+  cache.begin(listing.commit, found.config, files);
+  for (const std::string& file : files) {
+    if (is_cached(cache, file)) continue;
+    const RemoteFile remote = client.head(repository, listing.commit, file);
+    if (!remote.exists || remote.commit != listing.commit) {
+      throw Failure(repository.code(),
+                    fmt::format("{}: {} has no {} in commit {}, which its API lists",
+                                repository.description(), options.endpoint, file, listing.commit));
     }
+    download_file(cache, remote, file, client, options);
   }
-  cache.finish(listing.commit, found.config);
-  // Last: a run without network trusts the ref.
-  cache.set_commit(request.revision, listing.commit);
+  finish(cache);
   return parquet_files(found, cache.snapshot(listing.commit));
 }
 

@@ -1,11 +1,13 @@
 #include "worker/hub/repository_cache.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <sstream>
 
 #include "common/base/files.h"
 #include "common/base/random.h"
@@ -16,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxRefBytes = 4096;
+constexpr std::uint64_t kMaxMarkerBytes = 64 << 20;
 constexpr std::size_t kMaxSnapshotFiles = 100'000;
 
 [[noreturn]] void fail(const fs::path& path, const char* action, int error) {
@@ -137,10 +140,11 @@ fs::path RepositoryCache::partial_marker(const std::string& commit, const std::s
   return folder_ / ".incomplete" / commit / part;
 }
 
-void RepositoryCache::begin(const std::string& commit, const std::string& part) const {
+void RepositoryCache::begin(const std::string& commit, const std::string& part,
+                            const std::vector<std::string>& files) const {
   const fs::path path = partial_marker(commit, part);
   make_directories(path.parent_path());
-  write_file_atomically(path, "").or_throw();
+  write_file_atomically(path, fmt::format("{}", fmt::join(files, "\n"))).or_throw();
 }
 
 void RepositoryCache::finish(const std::string& commit, const std::string& part) const {
@@ -149,7 +153,15 @@ void RepositoryCache::finish(const std::string& commit, const std::string& part)
 }
 
 bool RepositoryCache::is_partial(const std::string& commit, const std::string& part) const {
-  return is_there(partial_marker(commit, part));
+  const fs::path path = partial_marker(commit, part);
+  if (!is_there(path)) return false;
+  const Result<std::string> marker = read_regular_file(path, kMaxMarkerBytes, repository_.code());
+  if (!marker || marker->empty()) return true;
+  std::istringstream lines(*marker);
+  for (std::string name; std::getline(lines, name);) {
+    if (find(commit, name) != Presence::kPresent) return true;
+  }
+  return false;
 }
 
 void RepositoryCache::set_commit(const std::string& revision, const std::string& commit) const {

@@ -4,7 +4,8 @@
 //                          /snapshots/COMMIT/FILE     symbolic links to blobs
 //                          /blobs/ETAG                contents; ETAG.incomplete: a partial download
 //                          /.no_exist/COMMIT/FILE     empty: the commit has no such file
-//                          /.incomplete/COMMIT/PART   empty: a download of several files has begun
+//                          /.incomplete/COMMIT/PART   the files, a line each, of a download that has
+//                                                     begun
 //   CACHE/.locks/models--ORG--NAME/ETAG.lock
 //
 // Reading writes nothing, so the cache may be read-only. Writes fail with output_error_code().
@@ -51,8 +52,11 @@ class RepositoryCache {
   // Ignores errors: a missing marker only costs a request.
   void mark_absent(const std::string& commit, const std::string& file) const;
   // Around the download of several files of a commit, which have the name `part`, such as a
-  // configuration. is_partial(): it has begun and not ended.
-  void begin(const std::string& commit, const std::string& part) const;
+  // configuration. is_partial(): it has begun and not ended, and one of the files is missing, which
+  // another program may have downloaded.
+  void begin(const std::string& commit, const std::string& part,
+             const std::vector<std::string>& files) const;
+  // Ignores errors: a marker that stays only costs the reading of it.
   void finish(const std::string& commit, const std::string& part) const;
   bool is_partial(const std::string& commit, const std::string& part) const;
   // Does nothing if the ref has this content or the revision is the commit.

@@ -234,6 +234,26 @@ TEST_F(Dataset, WhoseDownloadEndsHalfwayIsNotInTheCache) {
   EXPECT_EQ(resolve("rajpurkar/squad").splits.size(), 2U);
 }
 
+TEST_F(Dataset, WhoseDownloadAnotherProgramCompletesIsInTheCache) {
+  add_squad();
+  server_.add_fault({.kind = Fault::kStatus, .target = "validation", .times = 5, .status = 503});
+  EXPECT_EQ(failure_of([&] { resolve("rajpurkar/squad"); }).code, ExitCode::kHubUnavailable);
+  const fs::path folder = options_.cache_dir / "datasets--rajpurkar--squad";
+  const std::string commit = server_.commit(kDatasetType, "rajpurkar/squad");
+  write_file(folder / "snapshots" / commit / "plain_text/validation-00000-of-00001.parquet",
+             pattern(20'000, 2));
+  options_.datasets_offline = true;
+  EXPECT_EQ(resolve("rajpurkar/squad").splits.size(), 2U);
+  options_.datasets_offline = false;
+  // A cache that cannot be written.
+  write_file(folder / "refs", "");
+  EXPECT_EQ(resolve("rajpurkar/squad").splits.size(), 2U);
+  fs::remove(folder / "refs");
+  EXPECT_EQ(resolve("rajpurkar/squad").splits.size(), 2U);
+  EXPECT_EQ(read_text(folder / "refs/main"), commit);
+  EXPECT_TRUE(fs::is_empty(folder / ".incomplete" / commit));
+}
+
 TEST_F(Dataset, AConfigurationMayBeInTheCacheAndAnotherHalfOfIt) {
   add_glue();
   const DatasetFiles mrpc = resolve("nyu-mll/glue", "mrpc");
