@@ -53,6 +53,14 @@ std::string label_name(LabelType type, const Value& value) {
   return std::string(value.text);
 }
 
+LabelType type_of_names(const std::vector<std::string>& names) {
+  const bool all_integers = std::ranges::all_of(names, [](const std::string& name) {
+    const auto integer = integer_of({ValueKind::kField, name});
+    return integer && std::to_string(*integer) == name;
+  });
+  return all_integers ? LabelType::kIntegers : LabelType::kNames;
+}
+
 void LabelFinder::add(const RowSource& rows, const Value& value) {
   if (value.kind == ValueKind::kMissing || value.text.empty()) {
     rows.fail("the label is missing, expected one in each row");

@@ -40,6 +40,10 @@ class LabelFinder {
   std::set<std::string> distinct_;  // at most one more than kMaxLabels
 };
 
+// The type of a trained model's labels, at least two: kIntegers if all are decimal forms as
+// label_name() gives them, else kNames.
+LabelType type_of_names(const std::vector<std::string>& names);
+
 // The name under which Labels has this value: an integer as its decimal form.
 std::string label_name(LabelType type, const Value& value);
 

@@ -145,7 +145,7 @@ Table read_header(const TaskOptions& options) {
   if (options.model_labels.size() == 1) {
     table.labels.type = LabelType::kNumbers;
   } else {
-    table.labels.names = options.model_labels;
+    table.labels = {type_of_names(options.model_labels), options.model_labels};
   }
   return table;
 }

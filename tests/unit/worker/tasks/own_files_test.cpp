@@ -313,6 +313,17 @@ TEST(OwnFiles, WithoutATrainingFileTheLabelsAreTheModels) {
             "--train_file is missing, expected it or a model whose config.json has the labels");
 }
 
+// As training reads them.
+TEST(OwnFiles, IntegersMatchTheLabelsOfAModelByValue) {
+  auto files = OwnFiles().dev("dev.csv", "text,label\na,+1\nb,01\nx, 1\na,-1\n");
+  files.options().model_labels = {"-1", "1"};
+  EXPECT_THAT(files.read(Split::kDev).labels, ElementsAre(1, 1, 1, 0));
+  files.options().model_labels = {"01", "-1"};
+  EXPECT_EQ(files.failure(Split::kDev),
+            "dev.csv:2: the label is \"+1\", expected one of the model: \"01\", \"-1\"")
+      << "no integer as training writes it";
+}
+
 TEST(OwnFiles, OptionsThatDoNotFitAreRefused) {
   EXPECT_EQ(usage_error({}), "found neither --task_name nor --train_file, expected one");
   EXPECT_EQ(usage_error({.name = "mrpc", .train_file = "a.csv"}),
