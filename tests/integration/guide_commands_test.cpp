@@ -344,6 +344,17 @@ TEST_F(GuideCommand, PredictsTheQuestionsOfAFile) {
       << output_;
   expect_answers("predicted", "predict");
   EXPECT_FALSE(fs::exists(path("predicted/eval_results.json")));
+  // Without answers only the model says what the file is.
+  std::ofstream(path("questions.jsonl"))
+      << R"({"id": "q", "context": "It is Bob.", "question": "Who?"})"
+      << "\n";
+  ASSERT_EQ(run("--model_name_or_path debug_squad --do_predict --test_file questions.jsonl "
+                "--output_dir /tmp/answers"),
+            0)
+      << output_;
+  EXPECT_THAT(output_, HasSubstr("question answering, as with --task_name=squad: the model answers "
+                                 "questions"));
+  EXPECT_TRUE(json("answers/predict_predictions.json").contains("q"));
 }
 
 // run_qa.py with files in place of --dataset_name: published files, and the rows that run_qa.py

@@ -1,5 +1,7 @@
 #include "worker/checkpoint/model_config.h"
 
+#include <algorithm>
+
 #include "common/contract/model_files.h"
 #include "worker/checkpoint/json_fields.h"
 #include "worker/kernels/ops.h"
@@ -11,6 +13,7 @@ namespace {
 constexpr std::int64_t kMaxSize = 1 << 24;
 constexpr std::int64_t kMaxLabels = 1 << 16;
 constexpr const char* kFinetuningTask = "finetuning_task";
+constexpr const char* kAnswersQuestions = "ForQuestionAnswering";  // ends the name of a class
 
 std::vector<std::string> default_labels(std::int64_t count) {
   std::vector<std::string> labels;
@@ -155,9 +158,8 @@ std::string model_config_json(const std::string& source_json,
   auto json = nlohmann::json::parse(source_json);
   const bool answers = encoder.head == nn::Head::kQuestionAnswering;
   json["model_type"] = encoder.family->model_type;
-  json["architectures"] = {
-      fmt::format("{}{}", encoder.family->class_name,
-                  answers ? "ForQuestionAnswering" : "ForSequenceClassification")};
+  json["architectures"] = {fmt::format("{}{}", encoder.family->class_name,
+                                       answers ? kAnswersQuestions : "ForSequenceClassification")};
   for (const char* name : {"id2label", "label2id", "problem_type"}) json.erase(name);
   if (!answers) {
     const std::vector<std::string>& names = labels.empty() ? default_labels(1) : labels;
@@ -179,13 +181,21 @@ std::string model_config_json(const std::string& source_json,
   return json.dump(2) + "\n";
 }
 
-std::string read_finetuning_task(const std::filesystem::path& path) {
+ModelTask read_model_task(const std::filesystem::path& path) {
   const std::filesystem::path file = config_file(path);
   std::error_code error;
-  if (!std::filesystem::exists(file, error)) return "";
+  if (!std::filesystem::exists(file, error)) return {};
   const nlohmann::json json = JsonFields(file, ExitCode::kModel).json();
-  const auto found = json.find(kFinetuningTask);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+  ModelTask task;
+  const auto name = json.find(kFinetuningTask);
+  if (name != json.end() && name->is_string()) task.finetuning_task = name->get<std::string>();
+  const auto classes = json.find("architectures");
+  task.answers_questions =
+      classes != json.end() && classes->is_array() &&
+      std::ranges::any_of(*classes, [](const nlohmann::json& each) {
+        return each.is_string() && each.get_ref<const std::string&>().ends_with(kAnswersQuestions);
+      });
+  return task;
 }
 
 }  // namespace tilewright::checkpoint

@@ -35,8 +35,14 @@ std::string model_config_json(const std::string& source_json,
                               const std::vector<std::string>& labels,
                               const nn::EncoderConfig& encoder, const std::string& finetuning_task);
 
-// The finetuning_task in the config.json of `path`, as for config_file(); empty if there is none, or no
-// file. Throws Failure(kModel) if the file cannot be read.
-std::string read_finetuning_task(const std::filesystem::path& path);
+// What config.json says that a model was trained for.
+struct ModelTask {
+  std::string finetuning_task = {};  // empty: none
+  bool answers_questions = false;    // "architectures" has a class ...ForQuestionAnswering
+};
+
+// `path`: as for config_file(). The default if there is no file. Throws Failure(kModel) if it cannot
+// be read.
+ModelTask read_model_task(const std::filesystem::path& path);
 
 }  // namespace tilewright::checkpoint

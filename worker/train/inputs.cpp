@@ -9,7 +9,6 @@
 #include "common/contract/tasks.h"
 #include "common/contract/training_checks.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/checkpoint/model_config.h"
 #include "worker/hub/dataset.h"
 #include "worker/hub/model.h"
 #include "worker/tasks/registry.h"
@@ -26,16 +25,16 @@ std::string find_question_file(const TrainingSettings& settings) {
   return "";
 }
 
-std::string find_model_task(const TrainingArguments& arguments, const hub::HubOptions& options) {
+checkpoint::ModelTask find_model_task(const TrainingArguments& arguments,
+                                      const hub::HubOptions& options) {
   TrainingSettings settings = arguments.settings();
   resolve_actions(arguments, settings);
   const std::string& name =
       settings.config_name.empty() ? settings.model_name_or_path : settings.config_name;
   const bool needed = !settings.do_train && (settings.do_eval || settings.do_predict) &&
-                      settings.task_name.empty() && settings.dataset_name.empty() &&
-                      own_file_flag(settings).empty();
-  if (!needed || name.empty()) return "";
-  return checkpoint::read_finetuning_task(
+                      settings.task_name.empty() && settings.dataset_name.empty();
+  if (!needed || name.empty()) return {};
+  return checkpoint::read_model_task(
       hub::resolve_model({.name_or_path = name,
                           .revision = settings.model_revision,
                           .parts = {.config = true, .tokenizer = false, .weights = false}},

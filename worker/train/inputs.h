@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "worker/checkpoint/model_config.h"
 #include "worker/hub/options.h"
 #include "worker/tasks/rows/tables.h"
 #include "worker/train/feature_cache.h"
@@ -15,9 +16,11 @@ namespace tilewright::train {
 // tasks::squad::holds_questions()) and no flag names the task or data set; else empty.
 std::string find_question_file(const TrainingSettings& settings);
 
-// finetuning_task in the config.json of the model or of config_name, which may be names on the hub;
-// empty unless it is the task of an evaluation or a prediction. Failures as resolve_model_names().
-std::string find_model_task(const TrainingArguments& arguments, const hub::HubOptions& options);
+// From the config.json of the model or of config_name, which may be names on the hub; the default
+// unless an evaluation or a prediction needs it, whose task no flag names. Failures as
+// resolve_model_names().
+checkpoint::ModelTask find_model_task(const TrainingArguments& arguments,
+                                      const hub::HubOptions& options);
 
 // Replaces the names in model_name_or_path, config_name and tokenizer_name by directories, from the
 // cache or the hub. Failures have kModel, kHubUnavailable or those of the cache.

@@ -99,15 +99,13 @@ void parse_lines(std::string_view input, const std::string& name, std::string_vi
 
 // The task that the model was trained for, from --task_name or config.json; empty or nullptr: unknown,
 // as for a model of the user's own files. The description is that of a GLUE task.
-std::string task_name_of_model(const Settings& settings) {
-  const std::string& directory =
-      settings.config_name.empty() ? settings.model_name_or_path : settings.config_name;
-  return known_task(settings.task_name.empty() ? checkpoint::read_finetuning_task(directory)
-                                               : settings.task_name);
+std::string task_name_of_model(const Settings& settings, const checkpoint::ModelTask& model_task) {
+  return known_task(settings.task_name.empty() ? model_task.finetuning_task : settings.task_name);
 }
 
-const TaskDescription* task_of_model(const Settings& settings) {
-  const std::string name = task_name_of_model(settings);
+const TaskDescription* task_of_model(const Settings& settings,
+                                     const checkpoint::ModelTask& model_task) {
+  const std::string name = task_name_of_model(settings, model_task);
   for (const TaskDescription& task : task_descriptions()) {
     if (task.name == name) return &task;
   }
@@ -270,16 +268,6 @@ class QuestionLines final : public tasks::Task {
   std::vector<std::string> label_names_;
 };
 
-// Whether config.json names a model with a head for question answering.
-bool answers_questions(const checkpoint::ModelConfig& config) {
-  const auto json = nlohmann::json::parse(config.json);
-  const auto names = json.find("architectures");
-  if (names == json.end() || !names->is_array()) return false;
-  return std::ranges::any_of(*names, [](const nlohmann::json& name) {
-    return name.is_string() && name.get_ref<const std::string&>().ends_with("ForQuestionAnswering");
-  });
-}
-
 Settings prediction_settings(const TrainingArguments& arguments, const RunOptions& options) {
   Settings settings{arguments.settings()};
   if (settings.model_name_or_path.empty()) {
@@ -302,14 +290,16 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
                           std::string_view input, const std::string& name, Logger& log) {
   Settings settings = prediction_settings(arguments, options);
   resolve_model_names(settings, hub_options(arguments, options, log));
-  const checkpoint::ModelConfig config = checkpoint::read_model_config(
-      settings.config_name.empty() ? settings.model_name_or_path : settings.config_name);
-  const bool questions = answers_questions(config);
+  const std::string& config_path =
+      settings.config_name.empty() ? settings.model_name_or_path : settings.config_name;
+  const checkpoint::ModelConfig config = checkpoint::read_model_config(config_path);
+  const checkpoint::ModelTask model_task = checkpoint::read_model_task(config_path);
+  const bool questions = model_task.answers_questions;
   // The default of run_qa.py.
   if (questions && !arguments.is_set("max_seq_length")) settings.max_seq_length = 384;
   if (questions && !arguments.is_set("version_2_with_negative")) {
     settings.version_2_with_negative =
-        task_name_of_model(settings) == question_answering_task(true);
+        task_name_of_model(settings, model_task) == question_answering_task(true);
   }
   std::unique_ptr<const tasks::Task> task;
   if (questions) {
@@ -320,7 +310,7 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
     if (ids.empty()) return "";
     task = std::make_unique<QuestionLines>(std::move(builder).finish(), std::move(ids), name);
   } else {
-    const TaskDescription* const glue_task = task_of_model(settings);
+    const TaskDescription* const glue_task = task_of_model(settings, model_task);
     std::vector<Sentences> sentences;
     parse_lines(input, name, kSentences,
                 [&](const Line& line) { sentences.push_back(sentences_of(line, glue_task)); });

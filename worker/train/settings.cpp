@@ -48,8 +48,8 @@ std::string task_of_dataset(const Settings& settings) {
   return std::move(found.task);
 }
 
-// Files of the user's own are question answering if they look like it, or if a flag is given that
-// only run_qa.py has.
+// Files of the user's own are question answering if they look like it, if a flag is given that only
+// run_qa.py has, or if the model is evaluated or predicts as it is and answers questions.
 void choose_question_answering(const TrainingArguments& arguments, const Machine& machine,
                                Settings& settings) {
   std::string reason;
@@ -58,6 +58,9 @@ void choose_question_answering(const TrainingArguments& arguments, const Machine
   }
   if (const std::string_view flag = run_qa_flag(arguments); reason.empty() && !flag.empty()) {
     reason = fmt::format("--{} is a flag of run_qa.py", flag);
+  }
+  if (reason.empty() && !settings.do_train && machine.model_task.answers_questions) {
+    reason = "the model answers questions";
   }
   if (reason.empty()) return;
   settings.task_name = question_answering_task(settings.version_2_with_negative);
@@ -69,7 +72,7 @@ void resolve_task(const TrainingArguments& arguments, const Machine& machine, Se
   if (!settings.dataset_name.empty()) settings.task_name = task_of_dataset(settings);
   const bool own_files = !own_file_flag(settings).empty();
   if (settings.task_name.empty() && !own_files && !settings.do_train) {
-    settings.task_name = known_task(machine.model_task);
+    settings.task_name = known_task(machine.model_task.finetuning_task);
   }
   if (settings.task_name.empty() && own_files) {
     choose_question_answering(arguments, machine, settings);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/contract/training_flags.h"
+#include "worker/checkpoint/model_config.h"
 #include "worker/runtime/cpu.h"
 #include "worker/runtime/precision.h"
 
@@ -19,7 +20,8 @@ namespace tilewright::train {
 // - nominal_workers, max_workers and virtual_shards are never 0, init_seed and data_seed never -1;
 // - exact is false with the oneDNN backend;
 // - task_name follows from dataset_name if it is not given, without a training from the model, and
-//   with files of the user's own from their layout and from flags that only run_qa.py has;
+//   with files of the user's own from their layout, from flags that only run_qa.py has and, without
+//   a training, from the model's head;
 // - do_train, do_eval and do_predict say what is done;
 // - max_seq_length has the default of the task's script;
 // - eval_steps is above 0, max_grad_norm and save_total_limit are not below 0;
@@ -48,9 +50,9 @@ struct Machine {
   std::int64_t world = 1;  // processes at the start, if nominal_workers or max_workers is 0
   std::int64_t virtual_shards = 0;  // if the flag is 0; 0: automatic
   bool has_bf16 = true;             // the CPU has instructions for it: the default of --bf16
-  // finetuning_task of the model's config.json: the task of an evaluation or a prediction without
-  // --task_name. Ignored if it is no known task.
-  std::string model_task = {};
+  // See find_model_task(). Its finetuning_task, if it is a known task, is that of an evaluation or a
+  // prediction without --task_name and files of the user's own.
+  checkpoint::ModelTask model_task = {};
   // See find_question_file().
   std::string question_file = {};
 };

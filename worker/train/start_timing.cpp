@@ -17,11 +17,10 @@ StartParts measure_start(const TrainingArguments& arguments, const RunOptions& o
     parts.emplace_back(name, in_seconds(now - last));
     last = now;
   };
-  Settings settings =
-      make_settings(arguments, {.world = 1,
-                                .has_bf16 = has_bf16(options.isas),
-                                .model_task = "",
-                                .question_file = find_question_file(arguments.settings())});
+  Machine machine;
+  machine.has_bf16 = has_bf16(options.isas);
+  machine.question_file = find_question_file(arguments.settings());
+  Settings settings = make_settings(arguments, machine);
   settings.output_dir.clear();
   const hub::HubOptions hub = hub_options(arguments, options, log);
   resolve_model_names(settings, hub);

@@ -236,17 +236,32 @@ TEST_F(ModelConfigTest, KeepsOtherFieldsInTheConfigOfTheClassifier) {
 }
 
 TEST_F(ModelConfigTest, FindsTheFinetuningTask) {
-  EXPECT_EQ(read_finetuning_task(""), "");
-  EXPECT_EQ(read_finetuning_task(directory_.path() / "none"), "");
+  EXPECT_EQ(read_model_task("").finetuning_task, "");
+  EXPECT_EQ(read_model_task(directory_.path() / "none").finetuning_task, "");
   read(minimal_);
-  EXPECT_EQ(read_finetuning_task(directory_.path()), "");
+  EXPECT_EQ(read_model_task(directory_.path()).finetuning_task, "");
   minimal_["finetuning_task"] = "MRPC";
   read(minimal_);
-  EXPECT_EQ(read_finetuning_task(directory_.path()), "MRPC");
-  EXPECT_EQ(read_finetuning_task(directory_.path() / "config.json"), "MRPC");
+  EXPECT_EQ(read_model_task(directory_.path()).finetuning_task, "MRPC");
+  EXPECT_EQ(read_model_task(directory_.path() / "config.json").finetuning_task, "MRPC");
   minimal_["finetuning_task"] = nullptr;
   read(minimal_);
-  EXPECT_EQ(read_finetuning_task(directory_.path()), "");
+  EXPECT_EQ(read_model_task(directory_.path()).finetuning_task, "");
+}
+
+TEST_F(ModelConfigTest, SaysWhetherTheModelAnswersQuestions) {
+  EXPECT_FALSE(read_model_task(directory_.path() / "none").answers_questions);
+  const auto answers_questions = [&](const nlohmann::json& architectures) {
+    minimal_["architectures"] = architectures;
+    read(minimal_);
+    return read_model_task(directory_.path()).answers_questions;
+  };
+  EXPECT_TRUE(answers_questions({"BertForQuestionAnswering"}));
+  EXPECT_TRUE(answers_questions({"DistilBertForQuestionAnswering"}));
+  EXPECT_FALSE(answers_questions({"BertForSequenceClassification"}));
+  EXPECT_FALSE(answers_questions(nlohmann::json::array()));
+  EXPECT_FALSE(answers_questions({7}));
+  EXPECT_FALSE(answers_questions(nullptr));
 }
 
 TEST_F(ModelConfigTest, WritesTheArchitectureAndTheProblemOfEachHead) {

@@ -66,7 +66,8 @@ Settings resolve(std::vector<std::string> words, const Machine& machine = {}) {
 TEST(Settings, TakeTheTaskOfTheModelIfNothingElseNamesOne) {
   const auto task_of = [](std::vector<std::string> words, const std::string& model_task) {
     words.insert(words.end(), {"--model_name_or_path=m", "--output_dir=o"});
-    return make_settings(TrainingArguments::parse(words).or_throw(), {.model_task = model_task})
+    return make_settings(TrainingArguments::parse(words).or_throw(),
+                         {.model_task = {.finetuning_task = model_task}})
         .task_name;
   };
   EXPECT_EQ(task_of({"--do_eval"}, "mrpc"), "mrpc");
@@ -83,8 +84,9 @@ TEST(Settings, TakeQuestionAnsweringForFilesOfTheUsersOwn) {
   const auto settings_of = [](std::vector<std::string> words, const std::string& question_file) {
     words.insert(words.end(), {"--model_name_or_path=m", "--output_dir=o", "--train_file=t.json",
                                "--validation_file=v.json"});
-    return make_settings(TrainingArguments::parse(words).or_throw(),
-                         {.model_task = "mrpc", .question_file = question_file});
+    return make_settings(
+        TrainingArguments::parse(words).or_throw(),
+        {.model_task = {.finetuning_task = "mrpc"}, .question_file = question_file});
   };
   Settings s = settings_of({}, "t.json");
   EXPECT_EQ(s.task_name, "squad");
@@ -109,6 +111,28 @@ TEST(Settings, TakeQuestionAnsweringForFilesOfTheUsersOwn) {
   s = settings_of({"--task_name=squad_v2"}, "t.json");
   EXPECT_EQ(s.task_name, "squad_v2");
   EXPECT_EQ(s.task_choice, "");
+}
+
+// A test file without answers does not look like question answering.
+TEST(Settings, TakeQuestionAnsweringForAModelThatAnswersQuestions) {
+  const auto settings_of = [](std::vector<std::string> words, bool answers_questions) {
+    words.insert(words.end(), {"--model_name_or_path=m", "--output_dir=o"});
+    return make_settings(TrainingArguments::parse(words).or_throw(),
+                         {.model_task = {.answers_questions = answers_questions}});
+  };
+  const Settings s = settings_of({"--do_predict", "--test_file=t.jsonl"}, true);
+  EXPECT_EQ(s.task_name, "squad");
+  EXPECT_EQ(s.max_seq_length, 384);
+  EXPECT_EQ(s.task_choice,
+            "question answering, as with --task_name=squad: the model answers questions");
+  EXPECT_EQ(settings_of({"--do_eval", "--validation_file=v.json"}, true).task_name, "squad");
+  EXPECT_EQ(settings_of({"--do_predict", "--test_file=t.jsonl"}, false).task_name, "");
+  EXPECT_EQ(
+      settings_of({"--do_train", "--do_predict", "--train_file=t.csv", "--test_file=t.csv"}, true)
+          .task_name,
+      "")
+      << "the training gives the model another head";
+  EXPECT_THROW(settings_of({"--do_predict"}, true), Failure) << "no task and no file";
 }
 
 // Without the flags that resolve() adds.
