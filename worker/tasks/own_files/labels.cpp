@@ -11,6 +11,7 @@
 
 #include "common/base/printable.h"
 #include "common/base/result.h"
+#include "common/base/strings.h"
 
 namespace tilewright::tasks::own_files {
 namespace {
@@ -21,6 +22,14 @@ std::optional<std::int64_t> integer_of(const Value& value) {
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
   return number;
+}
+
+// As pandas reads a field: without blanks around it.
+std::optional<bool> boolean_of(const Value& value) {
+  if (value.kind != ValueKind::kField && value.kind != ValueKind::kBoolean) return std::nullopt;
+  if (equal_ignoring_case(value.text, "true")) return true;
+  if (equal_ignoring_case(value.text, "false")) return false;
+  return std::nullopt;
 }
 
 // Empty for a field of a text file.
@@ -50,15 +59,22 @@ std::string label_name(LabelType type, const Value& value) {
   if (type == LabelType::kIntegers && is_number(value)) {
     if (const auto integer = integer_of(value)) return std::to_string(*integer);
   }
+  if (type == LabelType::kBooleans) {
+    if (const auto boolean = boolean_of(value)) return *boolean ? "True" : "False";
+  }
   return std::string(value.text);
 }
 
 LabelType type_of_names(const std::vector<std::string>& names) {
-  const bool all_integers = std::ranges::all_of(names, [](const std::string& name) {
+  const auto is_integer_name = [](const std::string& name) {
     const auto integer = integer_of({ValueKind::kField, name});
     return integer && std::to_string(*integer) == name;
-  });
-  return all_integers ? LabelType::kIntegers : LabelType::kNames;
+  };
+  if (std::ranges::all_of(names, is_integer_name)) return LabelType::kIntegers;
+  const auto is_boolean_name = [](const std::string& name) {
+    return name == "True" || name == "False";
+  };
+  return std::ranges::all_of(names, is_boolean_name) ? LabelType::kBooleans : LabelType::kNames;
 }
 
 void LabelFinder::add(const RowSource& rows, const Value& value) {
@@ -74,6 +90,7 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
     rows.fail(fmt::format("the label {} is a {}, expected a {} as in the rows before",
                           excerpt(value.text), type, type_));
   }
+  all_booleans_ = all_booleans_ && boolean_of(value).has_value();
   all_numbers_ = all_numbers_ && is_number(value);
   all_integers_ = all_integers_ && is_integer(value);
   if (is_integer(value) && !integer_of(value) && out_of_range_.empty()) {
@@ -99,15 +116,20 @@ Labels LabelFinder::finish(const RowSource& rows) const {
   if (distinct_.size() > kMaxLabels) {
     fail(fmt::format("found more than {} different labels", kMaxLabels));
   }
-  labels.type = all_integers_ ? LabelType::kIntegers : LabelType::kNames;
   if (all_integers_) {
+    labels.type = LabelType::kIntegers;
     std::set<std::int64_t> integers;  // different digits may give the same one
     for (const std::string& text : distinct_) {
       integers.insert(integer_of({ValueKind::kField, text}).value());
     }
     for (const std::int64_t integer : integers) labels.names.push_back(std::to_string(integer));
   } else {
-    labels.names.assign(distinct_.begin(), distinct_.end());
+    labels.type = all_booleans_ ? LabelType::kBooleans : LabelType::kNames;
+    std::set<std::string> names;
+    for (const std::string& text : distinct_) {
+      names.insert(label_name(labels.type, {ValueKind::kField, text}));
+    }
+    labels.names.assign(names.begin(), names.end());
   }
   if (labels.names.size() < 2) {
     fail(fmt::format("all labels are {}, expected at least two different ones",

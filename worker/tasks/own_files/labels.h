@@ -12,7 +12,7 @@
 
 namespace tilewright::tasks::own_files {
 
-enum class LabelType { kNames, kIntegers, kNumbers };
+enum class LabelType { kNames, kBooleans, kIntegers, kNumbers };
 
 struct Labels {
   LabelType type = LabelType::kNames;
@@ -21,7 +21,8 @@ struct Labels {
 };
 
 // Collects the labels of all training rows. As in run_glue, numbers of which one is not an integer
-// make a regression; all else are classes.
+// make a regression; all else are classes. Fields that all spell true or false, in any case, are
+// booleans.
 class LabelFinder {
  public:
   // The label of the current row. Throws Failure(kData) if it is missing, not a scalar, or not of
@@ -35,16 +36,18 @@ class LabelFinder {
  private:
   std::string_view type_;     // in JSON or a table; empty: fields of a text file
   std::string out_of_range_;  // the message for the first integer of more than 64 bits
+  bool all_booleans_ = true;
   bool all_integers_ = true;
   bool all_numbers_ = true;
   std::set<std::string> distinct_;  // at most one more than kMaxLabels
 };
 
-// The type of a trained model's labels, at least two: kIntegers if all are decimal forms as
+// The type of a trained model's labels, at least two: kIntegers or kBooleans if all are as
 // label_name() gives them, else kNames.
 LabelType type_of_names(const std::vector<std::string>& names);
 
-// The name under which Labels has this value: an integer as its decimal form.
+// The name under which Labels has this value: an integer as its decimal form, a boolean as "True" or
+// "False".
 std::string label_name(LabelType type, const Value& value);
 
 inline constexpr std::size_t kMaxLabels = 1 << 16;  // as in config.json

@@ -97,6 +97,29 @@ TEST(OwnFiles, BooleanLabelsAreClasses) {
       "train.json", "[{\"text\": \"a\", \"label\": true}, {\"text\": \"b\", \"label\": false}]");
   EXPECT_THAT(json.task()->label_names(), ElementsAre("False", "True"));
   EXPECT_THAT(json.read(Split::kTrain).labels, ElementsAre(1, 0));
+  // Case does not matter in a text file, as in pandas.read_csv.
+  auto csv = OwnFiles()
+                 .train("train.csv", "text,label\na,True\nb,true\nx,FALSE\na,False\nb,tRUE\n")
+                 .dev("dev.csv", "text,label\na,TRUE\nb,false\n");
+  EXPECT_THAT(csv.task()->label_names(), ElementsAre("False", "True"));
+  EXPECT_THAT(csv.read(Split::kTrain).labels, ElementsAre(1, 1, 0, 0, 1));
+  EXPECT_THAT(csv.read(Split::kDev).labels, ElementsAre(1, 0));
+  csv.options().train_file.clear();
+  csv.options().model_labels = {"True", "False"};
+  EXPECT_THAT(csv.read(Split::kDev).labels, ElementsAre(0, 1));
+  EXPECT_EQ(OwnFiles().train("train.csv", "text,label\na,True\nb,true\n").failure(),
+            "train.csv: all labels are \"True\", expected at least two different ones");
+}
+
+TEST(OwnFiles, TrueAndFalseBesideOtherLabelsAreStrings) {
+  for (const char* other : {"yes", "1", " true"}) {
+    const auto csv = OwnFiles().train(
+        "train.csv", fmt::format("text,label\na,True\nb,true\nx,FALSE\na,{}\n", other));
+    EXPECT_EQ(csv.task()->num_labels(), 4) << other;
+  }
+  const auto json = OwnFiles().train(
+      "train.json", "{\"t\": \"a\", \"label\": \"True\"}\n{\"t\": \"b\", \"label\": \"true\"}\n");
+  EXPECT_THAT(json.task()->label_names(), ElementsAre("True", "true"));
 }
 
 TEST(OwnFiles, RealLabelsMakeARegression) {
