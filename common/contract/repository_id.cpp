@@ -1,9 +1,12 @@
 #include "common/contract/repository_id.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace tilewright {
 namespace {
+
+constexpr std::size_t kMaxNameBytes = 96;
 
 bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
@@ -13,9 +16,7 @@ bool is_word(char c) {
 }  // namespace
 
 bool is_repository_id(std::string_view id) {
-  if (id.empty() || id.size() > kMaxRepositoryIdBytes || std::ranges::count(id, '/') > 1) {
-    return false;
-  }
+  if (std::ranges::count(id, '/') > 1) return false;
   while (!id.empty()) {
     const std::size_t slash = id.find('/');
     const std::string_view part = id.substr(0, slash);
@@ -24,10 +25,10 @@ bool is_repository_id(std::string_view id) {
         part.front() == '.' || part.front() == '-' || part.back() == '.' || part.back() == '-') {
       return false;
     }
-    if (slash == std::string_view::npos) return true;
+    if (slash == std::string_view::npos) return part.size() <= kMaxNameBytes;
     id.remove_prefix(slash + 1);
   }
-  return false;  // ends with a slash
+  return false;  // empty, or ends with a slash
 }
 
 }  // namespace tilewright

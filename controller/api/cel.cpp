@@ -141,10 +141,9 @@ Rule trainer_path(EmptyPath empty) {
 
 Rule name_or_trainer_path(EmptyPath empty) {
   const Rule path = trainer_path(empty);
-  return {.rule = fmt::format(
-              "self.contains(':') ? ({}) : {}(size(self) <= {} && self.matches('{}') && "
-              "!self.contains('..') && !self.contains('--'))",
-              path.rule, or_empty(empty), kMaxRepositoryIdBytes, kRepositoryIdPattern),
+  return {.rule = fmt::format("self.contains(':') ? ({}) : {}(self.matches('{}') && "
+                              "!self.contains('..') && !self.contains('--'))",
+                              path.rule, or_empty(empty), kRepositoryIdPattern),
           .message_expression =
               fmt::format("self.contains(':') ? {} : {}", path.message_expression,
                           found(kExpectedNameOrPath, "self == '' ? 'nothing' : self"))};

@@ -357,6 +357,7 @@ TEST_F(CrdValidation, RejectsEveryVariableThatTheRuntimeSets) {
 }
 
 TEST_F(CrdValidation, AcceptsWhatValidateAccepts) {
+  const std::string longest_name = "model: org/" + std::string(96, 'n');
   const std::pair<const char*, const char*> cases[] = {
       {"learning_rate: 1e-4", "learning_rate: 0"},
       {"learning_rate: 1e-4", "ddp_backend: ccl"},
@@ -367,6 +368,7 @@ TEST_F(CrdValidation, AcceptsWhatValidateAccepts) {
       {"learning_rate: 1e-4", "resume_from_checkpoint: \"\""},
       {"    model: models:minilm", "    model_name_or_path: models:minilm"},
       {"model: models:minilm", "model: google-bert/bert_base.uncased-2"},
+      {"model: models:minilm", longest_name.c_str()},
       {"model: models:minilm", "model: bert-base-uncased\n    tokenizer_name: bert-base-cased"},
       {"data: data:MRPC", "cache: data:hub"},
       {"    task: mrpc\n    model: models:minilm\n    data: data:MRPC",

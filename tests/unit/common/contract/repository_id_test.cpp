@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <string>
 
 namespace tilewright {
@@ -15,7 +16,20 @@ TEST(RepositoryId, IsNameOrOrganizationAndName) {
                          "a.", "-a", "a-", "~/model", "a\nb", "a?b", "a%2fb"}) {
     EXPECT_FALSE(is_repository_id(id)) << id;
   }
-  EXPECT_FALSE(is_repository_id(std::string(97, 'a')));
+}
+
+// huggingface_hub.validate_repo_id limits only the name.
+TEST(RepositoryId, HasANameOfAtMost96Characters) {
+  const std::regex pattern{std::string(kRepositoryIdPattern)};
+  const std::string longest(96, 'a');
+  for (const std::string& id : {longest, "org/" + longest, "a-long-organization/" + longest}) {
+    EXPECT_TRUE(is_repository_id(id)) << id;
+    EXPECT_TRUE(std::regex_match(id, pattern)) << id;
+  }
+  for (const std::string& id : {longest + "a", "org/a" + longest}) {
+    EXPECT_FALSE(is_repository_id(id)) << id;
+    EXPECT_FALSE(std::regex_match(id, pattern)) << id;
+  }
 }
 
 }  // namespace
