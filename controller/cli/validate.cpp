@@ -241,12 +241,13 @@ bool validate_file(const std::filesystem::path& path, std::ostream& out, std::os
   return all && jobs > 0;
 }
 
-// Prints the result of a dry run in a cluster. Returns true if the cluster accepts the job.
-bool check_in_cluster(kube::Client& client, const kube::ClusterConfig& config,
-                      const ClusterOptions& options, const std::string& file,
-                      const Document& document, std::ostream& out, std::ostream& err) {
+// Prints the result of a dry run in a cluster. Returns kManifest if the job is invalid or the
+// cluster would reject it, kPeerLost if a check failed to run, else kOk.
+ExitCode check_in_cluster(kube::Client& client, const kube::ClusterConfig& config,
+                          const ClusterOptions& options, const std::string& file,
+                          const Document& document, std::ostream& out, std::ostream& err) {
   const auto checked = api::check_document(document, file, api::Target::kCluster);
-  if (!checked) return print(err, checked.error().message), false;
+  if (!checked) return print(err, checked.error().message), ExitCode::kManifest;
   std::string namespace_name = options.namespace_name;
   if (namespace_name.empty()) namespace_name = checked->job.metadata.namespace_name;
   if (namespace_name.empty()) namespace_name = config.default_namespace;
@@ -255,12 +256,17 @@ bool check_in_cluster(kube::Client& client, const kube::ClusterConfig& config,
   for (const std::string& sentence : preflight.errors) {
     err << fmt::format("{}: {}\n", file, sentence);
   }
-  for (const std::string& sentence : preflight.unknown) {
-    err << fmt::format("{}: not checked: {}\n", file, sentence);
+  for (const auto& sentences : {preflight.not_permitted, preflight.failed}) {
+    for (const std::string& sentence : sentences) {
+      err << fmt::format("{}: not checked: {}\n", file, sentence);
+    }
   }
-  if (!preflight.errors.empty()) return false;
-  out << fmt::format("{}: accepted by {} in namespace {}\n", file, config.server, namespace_name);
-  return true;
+  if (!preflight.errors.empty()) return ExitCode::kManifest;
+  if (!preflight.failed.empty()) return ExitCode::kPeerLost;
+  out << fmt::format("{}: {} by {} in namespace {}\n", file,
+                     preflight.job_accepted ? "accepted" : "only partly checked", config.server,
+                     namespace_name);
+  return ExitCode::kOk;
 }
 
 }  // namespace
@@ -283,12 +289,15 @@ int validate_in_cluster(const std::vector<std::filesystem::path>& files,
   if (!config) return err << config.error().message << '\n', static_cast<int>(config.error().code);
   const auto client = kube::Client::make(*config);
   if (!client) return err << client.error().message << '\n', static_cast<int>(client.error().code);
-  bool all = true;
+  ExitCode outcome = ExitCode::kOk;
+  const auto add = [&outcome](ExitCode code) {
+    if (outcome != ExitCode::kManifest && code != ExitCode::kOk) outcome = code;
+  };
   for (const std::filesystem::path& path : files) {
     const Result<std::string> text = read_file(path, kMaxManifestBytes, ExitCode::kManifest);
     if (!text.ok()) {
       err << text.error().message << '\n';
-      all = false;
+      add(ExitCode::kManifest);
       continue;
     }
     for (const Document& document : read_objects(*text)) {
@@ -299,13 +308,12 @@ int validate_in_cluster(const std::vector<std::filesystem::path>& files,
             "--dry-run=server\n",
             path.string(), kind);
       } else if (kind == kTrainJobKind || kind.empty()) {
-        all = check_in_cluster(**client, *config, cluster_options, path.string(), document, out,
-                               err) &&
-              all;
+        add(check_in_cluster(**client, *config, cluster_options, path.string(), document, out,
+                             err));
       }
     }
   }
-  return static_cast<int>(all ? ExitCode::kOk : ExitCode::kManifest);
+  return static_cast<int>(outcome);
 }
 
 void add_validate_command(CLI::App& app, int& exit_code) {

@@ -24,7 +24,10 @@ struct ClusterOptions {
   std::string namespace_name;
 };
 
-// Checks the files against a cluster. Returns kUsage if the cluster cannot be reached.
+// Checks the files against a cluster. Prints whether the cluster accepts each job, or that it was
+// only partly checked because the user has no permission for the rest. Returns kManifest if a job is
+// invalid or the cluster would reject it, kPeerLost if the API server gave no usable response,
+// kUsage if the kubeconfig cannot be used.
 int validate_in_cluster(const std::vector<std::filesystem::path>& files,
                         const ClusterOptions& cluster_options, std::ostream& out,
                         std::ostream& err);

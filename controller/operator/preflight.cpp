@@ -25,14 +25,16 @@ bool is_rbac_denial(const kube::ApiError& error) {
          error.message.find("is forbidden: User \"") != std::string::npos;
 }
 
-void add_unknown(const std::string& what, const kube::ApiError& error, Preflight& preflight) {
-  preflight.unknown.push_back(
-      is_rbac_denial(error)
-          ? fmt::format("whether {} (no permission to check it): {}", what, error.message)
-          : fmt::format("whether {}: {}", what, error.sentence()));
+void add_unchecked(const std::string& what, const kube::ApiError& error, Preflight& preflight) {
+  if (is_rbac_denial(error)) {
+    preflight.not_permitted.push_back(
+        fmt::format("whether {} (no permission to check it): {}", what, error.message));
+  } else {
+    preflight.failed.push_back(fmt::format("whether {}: {}", what, error.sentence()));
+  }
 }
 
-// Errors caused by the job are reported as errors, all others as unknown.
+// Errors caused by the job are reported as errors, all others as checks without a result.
 void classify_error(const kube::ApiError& error, const std::string& what, Preflight& preflight) {
   const bool about_the_job = error.kind == ErrorKind::kInvalid ||
                              error.kind == ErrorKind::kAlreadyExists ||
@@ -41,7 +43,7 @@ void classify_error(const kube::ApiError& error, const std::string& what, Prefli
     preflight.errors.push_back(
         fmt::format("the API server would reject {}: {}", what, error.message));
   } else {
-    add_unknown("the API server accepts " + what, error, preflight);
+    add_unchecked("the API server accepts " + what, error, preflight);
   }
 }
 
@@ -49,6 +51,7 @@ void check_job(kube::Client& client, const std::string& namespace_name, json tre
                const net::Wait& wait, Preflight& preflight) {
   tree["metadata"]["namespace"] = namespace_name;
   const auto created = client.dry_run_create(resource::train_jobs(), namespace_name, tree, wait);
+  preflight.job_accepted = created.ok();
   if (created.is(ErrorKind::kNotFound)) {
     preflight.errors.push_back(
         fmt::format("the cluster has no {} CRD or no namespace {}: is the operator installed?",
@@ -75,7 +78,7 @@ void check_pod(kube::Client& client, const std::string& namespace_name, api::Tra
 void check_nodes(kube::Client& client, const api::TrainJob& job, const net::Wait& wait,
                  Preflight& preflight) {
   const auto listed = client.list_all(kube::resource::nodes(), {}, wait);
-  if (!listed) return add_unknown("a node is large enough", listed.error(), preflight);
+  if (!listed) return add_unchecked("a node is large enough", listed.error(), preflight);
   std::vector<policy::Node> nodes;
   for (const json& node : *listed) nodes.push_back(record_of_node(node).node);
   if (const auto blocked_reason = policy::find_unschedulable_reason(job, nodes)) {
@@ -93,7 +96,7 @@ void check_claims(kube::Client& client, const std::string& namespace_name, const
           fmt::format("PersistentVolumeClaim {} of volume {} does not exist in namespace {}", name,
                       volume, namespace_name));
     } else if (!found) {
-      add_unknown(fmt::format("PersistentVolumeClaim {} exists", name), found.error(), preflight);
+      add_unchecked(fmt::format("PersistentVolumeClaim {} exists", name), found.error(), preflight);
     }
   }
 }

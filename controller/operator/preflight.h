@@ -10,8 +10,12 @@
 namespace tilewright::controller {
 
 struct Preflight {
-  std::vector<std::string> errors;   // one sentence each, without a full stop
-  std::vector<std::string> unknown;  // checks that failed to run, and why
+  bool job_accepted = false;  // by the API server, in a dry run
+  // One sentence each, without a full stop.
+  std::vector<std::string> errors;  // of the job
+  // The checks without a result, and why: the user has no permission, or the request failed.
+  std::vector<std::string> not_permitted;
+  std::vector<std::string> failed;
 };
 
 // `tree`: the manifest as JSON. `job`: the same, decoded, validated and defaulted. Checks whether

@@ -586,6 +586,8 @@ TEST_F(PreflightTest, DistinguishesMissingPermissionsFromQuotasAndPodSecurity) {
   outcome = validate(kControllerJob);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr(job_unknown));
+  EXPECT_THAT(outcome.output,
+              AllOf(HasSubstr(": only partly checked by "), Not(HasSubstr("accepted by"))));
   EXPECT_THAT(outcome.output, HasSubstr(unknown("whether the API server accepts a worker's pod",
                                                 "create", "pods")));
   EXPECT_THAT(outcome.output,
@@ -597,7 +599,7 @@ TEST_F(PreflightTest, DistinguishesMissingPermissionsFromQuotasAndPodSecurity) {
       {{{"apiGroups", {"tilewright.dev"}}, {"resources", {"trainjobs"}}, {"verbs", {"create"}}}});
   outcome = validate(kControllerJob);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, Not(HasSubstr(job_unknown)));
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr(": accepted by "), Not(HasSubstr(job_unknown))));
   EXPECT_THAT(outcome.output, HasSubstr(unknown("whether the API server accepts a worker's pod",
                                                 "create", "pods")));
 }

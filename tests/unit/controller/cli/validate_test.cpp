@@ -11,6 +11,7 @@
 #include "controller/cli/render.h"
 #include "tests/support/paths.h"
 #include "tests/unit/controller/api/manifest.h"
+#include "tests/unit/controller/client/scripted_server.h"
 
 namespace tilewright {
 namespace {
@@ -42,6 +43,59 @@ TEST_F(Cli, ValidateSummarizesAValidManifest) {
                 ": valid: mrpc on 2 workers (1 to 4) with cpu 1 and memory 2Gi each, 32 "
                 "examples per step in 8 shards; runs on this machine and in a cluster\n");
   EXPECT_EQ(err_.str(), "");
+}
+
+// The command against an API server that answers every request alike.
+class ClusterCli : public Cli {
+ protected:
+  int validate_against(int status, const std::string& body) {
+    const kube::ScriptedServer server(
+        [&](kube::ScriptedConnection& connection, const kube::ScriptedRequest& request) {
+          connection.answer(request.method == "POST" ? status : 403,
+                            request.method == "POST" ? body : denial("list"));
+        });
+    ClusterOptions options;
+    options.kubeconfig =
+        file("kubeconfig", R"(clusters: [{name: test, cluster: {server: ")" + server.url() + R"("}}]
+contexts: [{name: test, context: {cluster: test, user: test}}]
+users: [{name: test, user: {}}]
+current-context: test
+)")
+            .string();
+    server_ = server.url();
+    out_.str("");
+    err_.str("");
+    return validate_in_cluster({file("job.yaml", kManifest)}, options, out_, err_);
+  }
+  // The API server's response to a user without a role.
+  static std::string denial(const std::string& verb) {
+    return R"({"kind":"Status","code":403,"reason":"Forbidden","message":"trainjobs is forbidden: )"
+           R"(User \"me\" cannot )" +
+           verb + R"( resource"})";
+  }
+  std::string server_;
+};
+
+TEST_F(ClusterCli, ValidateFailsIfTheServerDoesNotAnswerTheDryRun) {
+  for (const auto& [status, body] : std::initializer_list<std::pair<int, std::string>>{
+           {200, "<html>Sign in</html>"},
+           {302, ""},
+           {401, R"({"kind":"Status","code":401,"reason":"Unauthorized"})"},
+           {404, "no such page"},
+       }) {
+    EXPECT_NE(validate_against(status, body), 0) << status;
+    EXPECT_EQ(out_.str().find("accepted"), std::string::npos) << status << ": " << out_.str();
+  }
+}
+
+TEST_F(ClusterCli, ValidateSaysThatAJobWithoutADryRunWasOnlyPartlyChecked) {
+  EXPECT_EQ(validate_against(403, denial("create")), 0) << err_.str();
+  EXPECT_EQ(out_.str(), (directory_.path() / "job.yaml").string() + ": only partly checked by " +
+                            server_ + " in namespace default\n");
+  EXPECT_NE(err_.str().find("job.yaml: not checked: whether the API server accepts the job (no "
+                            "permission to check it): "),
+            std::string::npos)
+      << err_.str();
 }
 
 TEST_F(Cli, ValidateContinuesAfterAnInvalidManifest) {
