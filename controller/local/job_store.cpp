@@ -181,7 +181,6 @@ Result<JobStore> JobStore::open(const fs::path& state_dir, api::TrainJob& job, b
   fs::create_directories(store.log_folder(), error);
   if (error) return cannot_write(store.log_folder(), error.message());
   if (Status made = store.ensure_key(); !made) return made.error();
-  if (Status saved = store.save(job); !saved) return saved.error();
   return store;
 }
 

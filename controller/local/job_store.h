@@ -17,6 +17,7 @@ namespace tilewright::local {
 class JobStore {
  public:
   // Opens or creates the directory and fills in `job`: the name for generateName, UID and status.
+  // The job exists once save() has written it.
   //   no directory         creates a new job
   //   an unfinished job    resumes it with its UID and status, and with the spec of `job`, which must
   //                        not change the training if that has begun

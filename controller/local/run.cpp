@@ -15,6 +15,7 @@
 #include "common/contract/log_lines.h"
 #include "common/host/host.h"
 #include "common/json/document.h"
+#include "common/process/shell_quoting.h"
 #include "common/process/signals.h"
 #include "controller/api/validate.h"
 #include "controller/local/console.h"
@@ -68,6 +69,19 @@ std::string message_of(const api::TrainJobStatus& status, const char* condition)
   return found == nullptr ? "" : found->message;
 }
 
+// With the options by which `up` finds the job's state and its worker program.
+std::string resume_command(const RunOptions& options, const std::string& name) {
+  std::string line =
+      fmt::format("tilewright up {} --name {}", shell_quoted(options.manifest.string()), name);
+  if (options.state_dir != RunOptions().state_dir) {
+    line += " --state_dir " + shell_quoted(options.state_dir.string());
+  }
+  if (!options.worker_binary.empty()) {
+    line += " --worker_binary " + shell_quoted(options.worker_binary.string());
+  }
+  return line;
+}
+
 // Prints the last lines of the run. The workers have already printed results and output unless an
 // earlier `up` trained the model.
 void print_end(const Session& session, const JobStore& store, const RunOptions& options,
@@ -93,8 +107,7 @@ void print_end(const Session& session, const JobStore& store, const RunOptions& 
   console.print("logs", display_path(store.log_folder()));
   if (stopped) {
     console.print("stopped",
-                  fmt::format("job {}; `tilewright up {} --name {}` resumes it", name,
-                              options.manifest.string(), name),
+                  fmt::format("job {}; `{}` resumes it", name, resume_command(options, name)),
                   Style::kWarning);
   } else if (succeeded) {
     // The condition's message repeats the results.
@@ -146,6 +159,7 @@ Result<int> run(const RunOptions& options) {
                      "another directory, or set spec.trainer.overwrite_output_dir: true",
                      job.spec.trainer.output, output_folder(job, manifest_folder).string())});
   }
+  if (Status saved = store->save(job); !saved) return saved.error();
   Result<net::SecretKey> key = net::SecretKey::from_file(store->key_file());
   if (!key) return key.error();
   const bool tls = api::uses_tls(job);

@@ -294,7 +294,9 @@ TEST_F(Up, StopsOnCtrlCAndResumesTheSameJob) {
     EXPECT_EQ(up.wait(), code(ExitCode::kInterrupted));
     EXPECT_THAT(up.output(), HasSubstr("worker-0 | stopping on SIGTERM"));
     EXPECT_THAT(up.output(), HasSubstr("worker-1 | stopping on SIGTERM"));
-    EXPECT_THAT(up.output(), HasSubstr("`tilewright up job.yaml --name job` resumes it"));
+    EXPECT_THAT(
+        up.output(),
+        HasSubstr("`tilewright up job.yaml --name job --worker_binary ./worker.sh` resumes it"));
     EXPECT_EQ(status()["phase"], "Suspended");
     uid = job()["metadata"]["uid"];
   }
@@ -304,6 +306,42 @@ TEST_F(Up, StopsOnCtrlCAndResumesTheSameJob) {
   EXPECT_EQ(job()["metadata"]["uid"], uid);
   EXPECT_EQ(status()["phase"], "Succeeded");
   EXPECT_EQ(status().value("failures", nlohmann::json::array()).size(), 0U);
+}
+
+// The text between the backquotes of the last message.
+std::string resume_command(const std::string& output) {
+  const auto end = output.rfind("` resumes it");
+  if (end == std::string::npos) return "";
+  const auto begin = output.rfind('`', end - 1) + 1;
+  return output.substr(begin, end - begin);
+}
+
+TEST_F(Up, PrintsTheCommandThatResumesTheJob) {
+  worker("[ ! -e $T/second ] || exit 0; echo here; " + std::string(kIdle));
+  fs::rename(folder() / "job.yaml", folder() / "it's $HOME.yaml");
+  const auto read_job = [&] {
+    return nlohmann::json::parse(testing::read_text(folder() / "the state/p/job.json"));
+  };
+  std::string command;
+  std::string uid;
+  {
+    RunningProgram up(testing::program("tilewright"),
+                      {"up", "it's $HOME.yaml", "--state_dir", "the state", "--name", "p",
+                       "--worker_binary", "./worker.sh"},
+                      folder());
+    up.wait_for_output("worker-0 | here");
+    up.send(SIGINT);
+    EXPECT_EQ(up.wait(), code(ExitCode::kInterrupted));
+    command = resume_command(up.output());
+    uid = read_job()["metadata"]["uid"];
+  }
+  write("second", "");
+  const std::string path = testing::program("tilewright").parent_path().string();
+  RunningProgram again("/bin/sh", {"-c", "PATH=" + path + ":$PATH; " + command}, folder());
+  EXPECT_EQ(again.wait(), code(ExitCode::kOk)) << command << "\n" << again.output();
+  EXPECT_EQ(read_job()["metadata"]["uid"], uid) << command;
+  EXPECT_EQ(read_job()["status"]["phase"], "Succeeded") << command;
+  EXPECT_FALSE(fs::exists(folder() / ".tilewright")) << command;
 }
 
 TEST_F(Up, StopsOnSigterm) {
@@ -484,6 +522,7 @@ TEST_F(Up, RefusesTheOutputOfAnotherJobBeforeItStartsWorkers) {
                   (folder() / "results/job").string() +
                   " on this machine, which has the results of another job; use another directory, "
                   "or set spec.trainer.overwrite_output_dir: true\n");
+    EXPECT_FALSE(fs::exists(folder() / ".tilewright/job/job.json")) << "nothing to resume";
   }
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "common/net/wait.h"
+#include "common/process/shell_quoting.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -16,26 +17,7 @@ constexpr int kProgramNotRunnable = 126;
 constexpr Duration kConfigTimeout = std::chrono::seconds(10);
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
 
-bool needs_no_quotes(unsigned char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::string_view("_-./=:,+@%").find(static_cast<char>(c)) != std::string_view::npos;
-}
-
 }  // namespace
-
-std::string shell_quoted(std::string_view word) {
-  if (!word.empty() && std::ranges::all_of(word, needs_no_quotes)) return std::string(word);
-  std::string result = "'";
-  for (const char c : word) {
-    if (c == '\'') {
-      result += "'\\''";
-    } else {
-      result += c;
-    }
-  }
-  result += '\'';
-  return result;
-}
 
 ChildCommand over_ssh(const std::filesystem::path& ssh, const std::string& host,
                       const RemoteCommand& command) {

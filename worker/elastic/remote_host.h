@@ -11,9 +11,6 @@ namespace tilewright::elastic {
 
 inline constexpr int kSshFailed = 255;  // exit code of ssh(1) after an error of ssh itself
 
-// A word of a command line for a POSIX shell: in single quotes unless it needs none.
-std::string shell_quoted(std::string_view word);
-
 struct RemoteCommand {
   std::filesystem::path program;  // of Tilewright, the same on all hosts
   std::vector<std::string> arguments;

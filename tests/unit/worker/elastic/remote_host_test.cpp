@@ -1,4 +1,4 @@
-// Command lines for the shell of another host. Its results are those of /bin/sh.
+// Command lines for another host.
 #include "worker/elastic/remote_host.h"
 
 #include <gmock/gmock.h>
@@ -13,21 +13,6 @@ namespace tilewright::elastic {
 namespace {
 
 using ::testing::HasSubstr;
-
-TEST(RemoteHost, QuotesWordsForAShell) {
-  const std::vector<std::string> words = {
-      "plain", "",   "two words", "it's",   "$HOME `id` \\ \"x\"", "a;b&c|d>e", "*",
-      "~",     "#x", "new\nline", "--f=1,2"};
-  const testing::TemporaryDirectory folder;
-  std::string line = "printf '<%s>'";
-  for (const std::string& word : words) line += " " + shell_quoted(word);
-  testing::RunningProgram shell("/bin/sh", {"-c", line}, folder.path());
-  std::string expected;
-  for (const std::string& word : words) expected += "<" + word + ">";
-  EXPECT_EQ(shell.wait(), 0);
-  EXPECT_EQ(shell.output(), expected);
-  EXPECT_EQ(shell_quoted("--f=/a/b:1"), "--f=/a/b:1");
-}
 
 TEST(RemoteHost, PassesTheNameToSshUnchangedAndRunsInTheDirectory) {
   const testing::TemporaryDirectory folder;
