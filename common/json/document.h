@@ -19,9 +19,10 @@ struct Document {
   std::vector<FieldError> errors;  // if not empty, the tree is incomplete
 };
 
-// Reads one YAML or JSON document. Types plain scalars as kubectl does: yes, no, on and off are
-// booleans. Rejects multiple documents, invalid UTF-8, duplicate keys, merge keys, more than
-// kMaxManifestBytes and, with aliases expanded, what exceeds TreeLimits. Stops at the first error.
+// Reads one YAML or JSON document. Types plain scalars as kubectl does: y, yes and on are booleans,
+// 1_000 and 1e3 integers. Rejects multiple documents, invalid UTF-8, duplicate keys, merge keys,
+// more than kMaxManifestBytes and, with aliases expanded, what exceeds TreeLimits. Stops at the first
+// error.
 Document read_yaml(std::string_view text);
 
 inline constexpr std::size_t kMaxDocuments = 100;

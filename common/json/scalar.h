@@ -7,8 +7,9 @@
 
 namespace tilewright {
 
-// null, a boolean, an integer, a number or a string. Integers beyond 64 bits become doubles;
-// infinity and NaN stay strings.
+// null, a boolean, an integer, a number or a string. A number with an integral value is an integer
+// if an int64 holds it and a double otherwise. Infinity and NaN, which kubectl refuses, stay
+// strings.
 nlohmann::json resolve_plain_scalar(std::string_view text);
 
 }  // namespace tilewright

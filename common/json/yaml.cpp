@@ -24,8 +24,7 @@ bool can_be_plain_scalar(const std::string& text) {
     if ((c == ':' || c == ' ' || c == ',') && inside) continue;
     return false;
   }
-  // Some YAML parsers read "y" and "n" as booleans.
-  return text.size() > 1;
+  return true;
 }
 
 void emit(YAML::Emitter& out, const nlohmann::json& tree) {

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <cstdint>
+#include <limits>
+
 #include "common/json/scalar.h"
 #include "common/json/yaml.h"
 
@@ -17,41 +20,95 @@ std::string error_of(std::string_view text) {
   return document.errors.empty() ? "" : document.errors.front().sentence();
 }
 
+// From `kubectl label --local -o json` 1.34, which reads a manifest as `kubectl create` does.
 TEST(Document, TypesPlainScalarsAsKubectlDoes) {
   const json expected = {{"", nullptr},
                          {"~", nullptr},
                          {"null", nullptr},
+                         {"nUll", "nUll"},
                          {"true", true},
+                         {"tRUE", "tRUE"},
                          {"False", false},
                          {"yes", true},
+                         {"yEs", "yEs"},
                          {"no", false},
                          {"off", false},
+                         {"y", true},
+                         {"Y", true},
+                         {"n", false},
+                         {"N", false},
                          {"12", 12},
                          {"-7", -7},
+                         {"-0", 0},
                          {"0x1F", 31},
+                         {"0X1F", 31},
+                         {"-0x1F", -31},
                          {"0o17", 15},
+                         {"+0O17", 15},
                          {"017", 15},
+                         {"-017", -15},
                          {"0b101", 5},
+                         {"0B1", 1},
+                         {"-0b11", -3},
+                         {"0xG", "0xG"},
+                         {"0o18", "0o18"},
+                         {"0b12", "0b12"},
+                         {"08", 8},
+                         {"-08", -8},
+                         {"0778", 778},
+                         {"1_000", 1000},
+                         {"1_", 1},
+                         {"_1", "_1"},
+                         {"0x_1", 1},
+                         {"0_7", 7},
+                         {"0_8", 8},
+                         {"1_0.5", 10.5},
+                         {"1e1_0", 10000000000},
+                         {"1,000", "1,000"},
                          {"1.5", 1.5},
                          {"1e-4", 1e-4},
                          {".5", 0.5},
+                         {"-.5", -0.5},
+                         {"+.5e3", 500},
+                         {"._5", "._5"},
+                         {"128.0", 128},
+                         {"-0.0", 0},
+                         {"1e3", 1000},
+                         {"1E+3", 1000},
+                         {"5.", 5},
+                         {"5.e1", 50},
+                         {"1.5e3", 1500},
+                         {"1e18", 1000000000000000000},
+                         {"1e19", 1e19},
+                         {"1e21", 1e21},
+                         {"9223372036854775807", 9223372036854775807},
+                         {"9223372036854775808", 9223372036854775808.0},
+                         {"-9223372036854775808", std::numeric_limits<std::int64_t>::min()},
+                         {"-9223372036854775809", -9223372036854775808.0},
+                         {"-0x8000000000000000", std::numeric_limits<std::int64_t>::min()},
+                         {"0xFFFFFFFFFFFFFFFF", 18446744073709551615.0},
+                         {"99999999999999999999", 1e20},
                          {"1.2.3", "1.2.3"},
+                         {"1e3.5", "1e3.5"},
+                         {"1e400", "1e400"},
+                         {"1e", "1e"},
+                         {"1e+", "1e+"},
                          {"2Gi", "2Gi"},
-                         {"y", "y"},
                          {"-", "-"},
                          {".", "."},
                          {"e5", "e5"},
-                         {"1e999", "1e999"},
                          {"inf", "inf"},
                          {"nan", "nan"},
                          {"0x", "0x"},
-                         {"08", 8.0},
+                         {"0x1p3", "0x1p3"},
+                         {"1:30", "1:30"},
                          {"+-3", "+-3"},
                          {"0x-1", "0x-1"},
-                         {"99999999999999999999", 1e20},
                          {"2026-01-31", "2026-01-31"}};
-  for (const auto& entry : expected.items()) {
-    EXPECT_EQ(resolve_plain_scalar(entry.key()), entry.value()) << entry.key();
+  for (const auto& [text, value] : expected.items()) {
+    const json found = resolve_plain_scalar(text);
+    EXPECT_EQ(found, value) << text;
+    EXPECT_EQ(found.is_number_float(), value.is_number_float()) << text;
   }
 }
 

@@ -573,10 +573,10 @@ TEST(ValidateForLocal, RequiresALocalDirectoryForEveryVolume) {
 
 TEST(ValidateForLocal, RequiresPlainEnvValues) {
   const std::string manifest =
-      with("sharedMemory: 64Mi", "env: [{name: N, valueFrom: {fieldRef: {fieldPath: x}}}]");
+      with("sharedMemory: 64Mi", "env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: x}}}]");
   EXPECT_EQ(errors_of(manifest, Target::kCluster), "");
   EXPECT_EQ(errors_of(manifest, Target::kLocal),
-            "job.yaml:28: spec.worker.env[0].valueFrom: found valueFrom for N, expected value: "
+            "job.yaml:28: spec.worker.env[0].valueFrom: found valueFrom for NODE, expected value: "
             "valueFrom needs a cluster");
 }
 

@@ -41,7 +41,7 @@ spec:
       # no variable C
     empty: []
     words:
-      - "x"
+      - x
       - "no"
   # no volumes
 # no status

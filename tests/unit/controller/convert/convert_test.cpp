@@ -445,7 +445,7 @@ TEST(Convert, AnOutputOnNoVolume) {
 
 TEST(Convert, Resources) {
   EXPECT_THAT(
-      manifest_of(job({.container = R"(            env: [{name: ANY, value: y}]
+      manifest_of(job({.container = R"(            env: [{name: ANY, value: "y"}]
 )"})),
       HasSubstr("    resources:\n      cpu: 2\n      memory: 4Gi\n    env:\n      - name: ANY\n"
                 "        value: \"y\"\n"));
