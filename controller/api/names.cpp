@@ -19,23 +19,25 @@ bool is_qualified_part(std::string_view text) {
   return true;
 }
 
-}  // namespace
-
-bool is_dns1123_label(std::string_view name) {
-  if (name.empty() || name.size() > kMaxLabel || name.front() == '-' || name.back() == '-') {
-    return false;
-  }
-  for (const char c : name) {
+bool is_subdomain_part(std::string_view text) {
+  if (text.empty() || text.front() == '-' || text.back() == '-') return false;
+  for (const char c : text) {
     if (!is_lower(c) && !is_digit(c) && c != '-') return false;
   }
   return true;
+}
+
+}  // namespace
+
+bool is_dns1123_label(std::string_view name) {
+  return name.size() <= kMaxLabel && is_subdomain_part(name);
 }
 
 bool is_dns1123_subdomain(std::string_view name) {
   if (name.size() > kMaxSubdomain) return false;
   while (true) {
     const std::size_t dot = name.find('.');
-    if (!is_dns1123_label(name.substr(0, dot))) return false;
+    if (!is_subdomain_part(name.substr(0, dot))) return false;
     if (dot == std::string_view::npos) return true;
     name.remove_prefix(dot + 1);
   }

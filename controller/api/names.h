@@ -7,7 +7,7 @@ namespace tilewright::api {
 
 // 1 to 63 lower-case letters, digits and '-', with a letter or digit at both ends.
 bool is_dns1123_label(std::string_view name);
-// RFC 1123 labels separated by dots, at most 253 characters.
+// At most 253 characters: parts like RFC 1123 labels, but of any length, separated by dots.
 bool is_dns1123_subdomain(std::string_view name);
 // An RFC 1123 label that starts with a letter, such as the name of a Service.
 bool is_dns1035_label(std::string_view name);

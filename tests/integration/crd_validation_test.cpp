@@ -358,7 +358,7 @@ TEST_F(CrdValidation, RejectsEveryVariableThatTheRuntimeSets) {
 
 TEST_F(CrdValidation, AcceptsWhatValidateAccepts) {
   const std::string longest_name = "model: org/" + std::string(96, 'n');
-  const std::pair<const char*, const char*> cases[] = {
+  const std::pair<const char*, std::string> cases[] = {
       {"learning_rate: 1e-4", "learning_rate: 0"},
       {"learning_rate: 1e-4", "ddp_backend: ccl"},
       {"nprocPerNode: 1", "nprocPerNode: auto"},
@@ -368,7 +368,7 @@ TEST_F(CrdValidation, AcceptsWhatValidateAccepts) {
       {"learning_rate: 1e-4", "resume_from_checkpoint: \"\""},
       {"    model: models:minilm", "    model_name_or_path: models:minilm"},
       {"model: models:minilm", "model: google-bert/bert_base.uncased-2"},
-      {"model: models:minilm", longest_name.c_str()},
+      {"model: models:minilm", longest_name},
       {"model: models:minilm", "model: bert-base-uncased\n    tokenizer_name: bert-base-cased"},
       {"data: data:MRPC", "cache: data:hub"},
       {"    task: mrpc\n    model: models:minilm\n    data: data:MRPC",
@@ -410,6 +410,8 @@ TEST_F(CrdValidation, AcceptsWhatValidateAccepts) {
       {"    maxRestarts: 3\n  runPolicy:\n    cleanPodPolicy: Running",
        "  runPolicy:\n    backoffLimit: 5\n    suspend: true"},
       {"persistentVolumeClaim: {claimName: tilewright-data}", "configMap: {name: data}"},
+      {"{claimName: tilewright-data}", "{claimName: " + std::string(253, 'a') + "}"},
+      {"sharedMemory: 64Mi", "nodeSelector: {" + std::string(64, 'a') + "/zone: a}"},
   };
   for (const auto& [place, replacement] : cases) {
     const std::string manifest = with(place, replacement);

@@ -499,6 +499,22 @@ TEST(Validate, WarnsAboutSidecarsThatPreventTheGuaranteedQosClass) {
             "");
 }
 
+// IsDNS1123Subdomain of Kubernetes bounds the whole name, not its parts.
+TEST(Validate, LimitsDnsSubdomainsToTheirWholeLength) {
+  for (const char* field : {"serviceAccountName: {}", "priorityClassName: {}",
+                            "imagePullSecrets: [{{name: {}}}]", "nodeSelector: {{{}/zone: a}}"}) {
+    const auto errors_with = [&](std::size_t length) {
+      return errors_of(
+          with("sharedMemory: 64Mi", fmt::format(fmt::runtime(field), std::string(length, 'a'))));
+    };
+    EXPECT_EQ(errors_with(64), "") << field;
+    EXPECT_EQ(errors_with(253), "") << field;
+    EXPECT_NE(errors_with(254), "") << field;
+  }
+  EXPECT_EQ(errors_of(with("claimName: tilewright-data", "claimName: " + std::string(253, 'a'))),
+            "");
+}
+
 TEST(Validate, ChecksWorkerFieldsAgainstKubernetesRules) {
   expect_errors({
       {"sharedMemory: 64Mi", "env: [{name: RANK, value: \"0\"}]",
