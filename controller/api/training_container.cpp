@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/base/printable.h"
@@ -93,27 +94,41 @@ std::string TrainingContainer::path_of_flag(const std::string& name) const {
   return path_ + ".command";
 }
 
-std::optional<TrainingContainer::Place> TrainingContainer::place_of(
+Result<std::optional<TrainingContainer::Place>> TrainingContainer::place_of(
     const std::string& absolute_path) const {
   const fs::path path = fs::path(absolute_path).lexically_normal();
-  std::optional<Place> found;
+  const nlohmann::json* mount = nullptr;  // the one with the longest path
   std::size_t longest = 0;
+  fs::path in_mount;
   const nlohmann::json& mounts = member(*json_, "volumeMounts");
   for (std::size_t i = 0; mounts.is_array() && i < mounts.size(); ++i) {
     std::string at = fs::path(string_member(mounts[i], "mountPath")).lexically_normal().string();
     while (at.size() > 1 && at.ends_with('/')) at.pop_back();
     if (at.size() <= longest) continue;
-    const fs::path relative = path.lexically_relative(at);
+    fs::path relative = path.lexically_relative(at);
     if (relative.empty() || *relative.begin() == "..") continue;
     longest = at.size();
-    const fs::path on_volume =
-        (fs::path(string_member(mounts[i], "subPath")) / relative).lexically_normal();
-    std::string text = on_volume.string();
-    while (text.ends_with('/')) text.pop_back();
-    if (text == ".") text.clear();
-    found = Place{string_member(mounts[i], "name"), text};
+    mount = &mounts[i];
+    in_mount = std::move(relative);
   }
-  return found;
+  if (mount == nullptr) return std::optional<Place>();
+  const Result<std::string> sub_path = sub_path_of(*mount);
+  if (!sub_path.ok()) return sub_path.error();
+  std::string text = (fs::path(*sub_path) / in_mount).lexically_normal().string();
+  while (text.ends_with('/')) text.pop_back();
+  if (text == ".") text.clear();
+  return std::optional<Place>({string_member(*mount, "name"), text});
+}
+
+Result<std::string> TrainingContainer::sub_path_of(const nlohmann::json& mount) const {
+  const std::string expression = string_member(mount, "subPathExpr");
+  if (expression.empty()) return string_member(mount, "subPath");
+  if (const auto unknown = unknown_references(expression, environment_); !unknown.empty()) {
+    return Error{ExitCode::kManifest,
+                 fmt::format("on a volume with subPathExpr {}, expected a plain value of {} in env",
+                             excerpt(expression), excerpt(unknown.front()))};
+  }
+  return expand(expression, environment_);
 }
 
 std::optional<std::int64_t> GivenProcesses::number() const {

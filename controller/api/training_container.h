@@ -45,15 +45,20 @@ class TrainingContainer {
   // The field of the word that gives a flag of the script.
   std::string path_of_flag(const std::string& name) const;
 
-  // The mount that holds an absolute path.
+  // Where an absolute path is on the volumes.
   struct Place {
     std::string volume;
     std::string relative;  // on the volume; empty: the volume itself
     bool operator==(const Place&) const = default;
   };
-  std::optional<Place> place_of(const std::string& absolute_path) const;
+  // nullopt: on no volume. Error: the mount's subPathExpr has a variable without a plain value; the
+  // message continues "found PATH".
+  Result<std::optional<Place>> place_of(const std::string& absolute_path) const;
 
  private:
+  // subPath, or subPathExpr as the kubelet expands it.
+  Result<std::string> sub_path_of(const nlohmann::json& mount) const;
+
   const nlohmann::json* json_;
   std::string path_;
   std::vector<Word> words_;

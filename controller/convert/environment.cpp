@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <utility>
+
 #include "common/base/printable.h"
 #include "common/contract/unneeded_variables.h"
 #include "common/json/members.h"
@@ -31,7 +34,15 @@ void convert_environment(const Source& source, Draft& draft, Volumes& volumes) {
       return draft.note(path, place, fmt::format("{} {}: {}", name, excerpt(value), why));
     }
     draft.made_of(element_path("spec.worker.env", target.size()), path);
-    const auto on_volume = value.starts_with('/') ? source.container.place_of(value) : std::nullopt;
+    std::optional<api::TrainingContainer::Place> on_volume;
+    if (value.starts_with('/')) {
+      auto found = source.container.place_of(value);
+      if (!found.ok()) {
+        return draft.error(
+            path, fmt::format("{}: found {} {}", name, excerpt(value), found.error().message));
+      }
+      on_volume = *std::move(found);
+    }
     if (on_volume && volumes.use(on_volume->volume)) {
       draft.note(path, element_path("spec.worker.env", target.size()),
                  fmt::format("{} {}: the volume is at /mnt/tilewright/{}", name, excerpt(value),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "common/base/printable.h"
@@ -26,9 +27,17 @@ std::string Volumes::resolve(const std::string& path) const {
 
 std::string Volumes::trainer_path(const std::string& path, const std::string& flag) {
   const std::string absolute = resolve(path);
-  const auto place =
-      absolute.starts_with('/') ? source_.container.place_of(absolute) : std::nullopt;
   const std::string field = source_.container.path_of_flag(flag);
+  std::optional<api::TrainingContainer::Place> place;
+  if (absolute.starts_with('/')) {
+    auto found = source_.container.place_of(absolute);
+    if (!found.ok()) {
+      draft_.error(field,
+                   fmt::format("--{}: found {} {}", flag, excerpt(path), found.error().message));
+      return "";
+    }
+    place = *std::move(found);
+  }
   if (place && use(place->volume)) return place->volume + ":" + place->relative;
   if (flag == "output_dir") {
     // As in the PyTorchJob, the directory ends with its pod.

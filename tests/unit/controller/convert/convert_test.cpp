@@ -396,6 +396,19 @@ TEST(Convert, PathsOnVolumes) {
       HasSubstr("    output: disk:out\n"));
 }
 
+// As the kubelet expands it: with the variables of the container.
+TEST(Convert, ASubPathOfVariables) {
+  const auto of_variable = [](const std::string& variable) {
+    return job({.container = "            env: [{name: A, " + variable + "}]\n",
+                .mounts = "[{name: disk, mountPath: /data, subPathExpr: \"team/$(A)\"}]"});
+  };
+  EXPECT_THAT(manifest_of(of_variable("value: x")), HasSubstr("    output: disk:team/x/out\n"));
+  EXPECT_EQ(errors_of(of_variable("valueFrom: {fieldRef: {fieldPath: metadata.name}}")),
+            "job.yaml:13: spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command[6]: "
+            "--output_dir: found /data/out on a volume with subPathExpr team/$(A), expected a "
+            "plain value of A in env");
+}
+
 TEST(Convert, FilesOfOnesOwn) {
   EXPECT_THAT(manifest_of(job({.command = "[python, run_glue.py, --model_name_or_path, /data/m, "
                                           "--train_file, /data/train.csv, --validation_file, "
