@@ -41,9 +41,12 @@ std::string Volumes::trainer_path(const std::string& path, const std::string& fl
   if (place && use(place->volume)) return place->volume + ":" + place->relative;
   if (flag == "output_dir") {
     // As in the PyTorchJob, the directory ends with its pod.
-    if (!use("scratch")) {
-      list_.push_back({{"name", "scratch"}, {"emptyDir", ordered_json::object()}});
+    std::string volume = "scratch";
+    std::string unused;
+    for (int n = 2; find_in_pod(volume, unused) != nullptr; ++n) {
+      volume = fmt::format("scratch-{}", n);
     }
+    list_.push_back({{"name", volume}, {"emptyDir", ordered_json::object()}});
     draft_.note(
         field, "spec.trainer.output",
         fmt::format("--output_dir {}: on no volume, so the trained model ends with its pod and no "
@@ -52,7 +55,7 @@ std::string Volumes::trainer_path(const std::string& path, const std::string& fl
                     path));
     std::string relative = fs::path(absolute).relative_path().string();
     while (relative.ends_with('/')) relative.pop_back();
-    return "scratch:" + (relative.empty() || relative == "." ? "output" : relative);
+    return volume + ":" + (relative.empty() || relative == "." ? "output" : relative);
   }
   draft_.error(
       field, fmt::format("--{}: found {}, which is on no volume of the pod, expected a path below "

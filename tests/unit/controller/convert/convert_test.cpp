@@ -456,6 +456,18 @@ TEST(Convert, AnOutputOnNoVolume) {
   EXPECT_THAT(text, HasSubstr("  volumes:\n    - name: scratch\n      emptyDir: {}\n"));
 }
 
+TEST(Convert, AnOutputOnNoVolumeBesideAVolumeNamedScratch) {
+  const std::string text = manifest_of(
+      job({.command = "[python, run_glue.py, --model_name_or_path, /in/m, --task_name, mrpc, "
+                      "--output_dir, /tmp/mrpc]",
+           .mounts = "[{name: scratch, mountPath: /in}]",
+           .volumes = "[{name: scratch, persistentVolumeClaim: {claimName: mine}}, "
+                      "{name: scratch-2, persistentVolumeClaim: {claimName: other}}]"}));
+  EXPECT_THAT(text, HasSubstr("    model: scratch:m\n"));
+  EXPECT_THAT(text, HasSubstr("    output: scratch-3:tmp/mrpc\n"));
+  EXPECT_THAT(text, HasSubstr("    - name: scratch-3\n      emptyDir: {}\n"));
+}
+
 TEST(Convert, Resources) {
   EXPECT_THAT(
       manifest_of(job({.container = R"(            env: [{name: ANY, value: "y"}]
