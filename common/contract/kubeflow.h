@@ -65,7 +65,7 @@ inline constexpr Variable kVariables[] = {
     {"PET_MAX_RESTARTS", "`elasticPolicy.maxRestarts`", "Its value."},
     {"PET_RDZV_ID", "`elasticPolicy.rdzvId`", "Its value."},
     {"PET_RDZV_CONF", "`elasticPolicy.rdzvConf`", "key=value,..."},
-    {"PET_STANDALONE", "`elasticPolicy.standalone`", "Empty."},
+    {"PET_STANDALONE", "`elasticPolicy.standalone`", "1"},
     {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "the agents rendezvous through the operator's TCPStore",
      "1, unless the container sets it: the workers of each round then use a separate store."},
     {"PET_SHUTDOWN_TIMEOUT", "the template sets `terminationGracePeriodSeconds`",

@@ -138,9 +138,10 @@ void add_elastic_variables(const api::PyTorchJob& job, const PodOptions& options
     }
     list.emplace_back(kubeflow::variable("PET_RDZV_CONF"), settings);
   }
-  // torchrun reads any value as true.
-  if (elastic.standalone.value_or(false))
-    list.emplace_back(kubeflow::variable("PET_STANDALONE"), "");
+  // torchrun reads the variable with int() and ends at Kubeflow's empty value.
+  if (elastic.standalone.value_or(false)) {
+    list.emplace_back(kubeflow::variable("PET_STANDALONE"), "1");
+  }
 }
 
 // The variables that Kubeflow's operator adds to each container, in its order.

@@ -40,6 +40,7 @@ const Intended kIntended[] = {
     {R"(Pod \S+ /spec/containers/pytorch/terminationMessagePolicy)", "container pytorch"},
     {R"(Pod \S+ /spec/volumes/tilewright-job-key/\S+)", "container pytorch"},
     {R"(Service \S+ /spec/publishNotReadyAddresses)", "init container of workers"},
+    {R"(Pod \S+:elastic-\S+ /spec/containers/\S+/env/PET_STANDALONE/value)", "PET_STANDALONE"},
     {R"(PyTorchJob \S+ /status/conditions/TilewrightState/\S+)", "status"},
     {R"(PyTorchJob \S+ /status/conditions/Blocked/\S+)", "conditions"},
     {R"(PyTorchJob \S+ /status/lastReconcileTime)", "lastReconcileTime"},

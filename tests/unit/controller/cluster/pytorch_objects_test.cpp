@@ -104,7 +104,7 @@ TEST(PyTorchPod, HasTheVariablesOfAnElasticJob) {
       ElementsAre(Pair("PYTHONUNBUFFERED", "1"), Pair("PET_RDZV_ENDPOINT", "store:2379"),
                   Pair("PET_RDZV_BACKEND", "etcd"), Pair("PET_NNODES", "1:4"),
                   Pair("PET_NPROC_PER_NODE", "2"), Pair("PET_RDZV_ID", "run-7"),
-                  Pair("PET_RDZV_CONF", "timeout=60,is_host=0"), Pair("PET_STANDALONE", "")));
+                  Pair("PET_RDZV_CONF", "timeout=60,is_host=0"), Pair("PET_STANDALONE", "1")));
 }
 
 TEST(PyTorchPod, HasTheSizesOfANativeTraining) {
