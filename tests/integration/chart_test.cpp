@@ -167,6 +167,46 @@ TEST_F(Chart, UsesThePortsAndLabelsOfThePrograms) {
   }
 }
 
+// The tree with the name of its type in place of each value that is not a container.
+json types_of(const json& tree) {
+  if (!tree.is_structured()) return tree.type_name();
+  json types = tree.is_array() ? json::array() : json::object();
+  for (const auto& member : tree.items()) {
+    if (tree.is_array()) {
+      types.push_back(types_of(member.value()));
+    } else {
+      types[member.key()] = types_of(member.value());
+    }
+  }
+  return types;
+}
+
+// Names that YAML without quotes reads as a number or a boolean.
+TEST_F(Chart, WritesEveryNameAsAString) {
+  const auto types_with = [&](const std::string& name) {
+    std::vector<std::string> flags = kAllFlags;
+    // A Service's name begins with a letter.
+    const std::string service = name[0] <= '9' ? "no" : name;
+    flags.insert(flags.end(), {"--namespace", name, "--set-string", "fullnameOverride=" + service});
+    for (const char* value :
+         {"nameOverride", "watchNamespace", "priorityClassName", "serviceAccount.name"}) {
+      flags.insert(flags.end(), {"--set-string", fmt::format("{}={}", value, name)});
+    }
+    std::vector<json> types;
+    for (const json& object : rendered(flags)) types.push_back(types_of(object));
+    return types;
+  };
+  const std::vector<json> expected = types_with("name");
+  ASSERT_FALSE(expected.empty());
+  for (const char* misread : {"12345", "1e3", "no"}) {
+    const std::vector<json> found = types_with(misread);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(json::diff(expected[i], found[i]), json::array()) << misread;
+    }
+  }
+}
+
 TEST_F(Chart, OpensThePortOfTheStoresOnlyForPyTorchJobs) {
   const auto ports = [&](const std::vector<std::string>& flags) {
     const auto objects = rendered(flags);

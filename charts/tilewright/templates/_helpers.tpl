@@ -40,8 +40,8 @@
 {{- end }}
 
 {{- define "tilewright.selector" -}}
-app.kubernetes.io/name: {{ include "tilewright.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "tilewright.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: controller
 {{- end }}
 
