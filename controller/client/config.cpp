@@ -67,10 +67,15 @@ Result<ClusterConfig> load_config(const ConfigSources& sources) {
     }
     return config_from_kubeconfig(files, sources);
   }
-  if (!sources.service_host.empty()) return in_cluster_config(sources);
+  if (!sources.service_host.empty() && sources.context.empty()) return in_cluster_config(sources);
   const fs::path home_config = fs::path(sources.home) / ".kube" / "config";
   if (!sources.home.empty() && fs::exists(home_config)) {
     return config_from_kubeconfig({home_config}, sources);
+  }
+  if (!sources.context.empty()) {
+    return usage_error(fmt::format(
+        "found no kubeconfig for the context {}: KUBECONFIG is not set, {} does not exist",
+        sources.context, home_config.string()));
   }
   return usage_error(fmt::format(
       "found no cluster configuration: KUBECONFIG is not set, {} does not exist, and this process "

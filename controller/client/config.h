@@ -35,8 +35,9 @@ struct ConfigSources {
 };
 ConfigSources config_sources_from_environment();
 
-// Uses the first of --kubeconfig, $KUBECONFIG, the pod's service account and ~/.kube/config. Errors
-// have code kUsage, name file, line and field, and contain no secret.
+// Uses the first of --kubeconfig, $KUBECONFIG, the pod's service account and ~/.kube/config. The
+// service account has no contexts, so it is not used with --context. Errors have code kUsage, name
+// file, line and field, and contain no secret.
 Result<ClusterConfig> load_config(const ConfigSources& sources);
 
 }  // namespace tilewright::kube

@@ -104,6 +104,26 @@ TEST_F(ConfigTest, MergesTheFilesInTheKubeconfigVariable) {
   EXPECT_EQ(config->tls.authorities.file, directory.path() / "b" / "ca.crt");
 }
 
+TEST_F(ConfigTest, LooksForAContextInKubeconfigsOnly) {
+  sources.service_host = "10.0.0.1";
+  sources.service_port = "443";
+  sources.service_account = directory.path();
+  write("ca.crt", "CERT");
+  write("token", "of-the-pod");
+  ASSERT_EQ(load_config(sources)->source, "the pod's service account");
+  sources.context = "other";
+  const auto missing = load_config(sources);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().message,
+            "found no kubeconfig for the context other: KUBECONFIG is not set, .kube/config does "
+            "not exist");
+  sources.home = directory.path();
+  write(".kube/config", kKubeconfig);
+  const auto config = load_config(sources);
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->server, "https://one.example:6443");
+}
+
 TEST_F(ConfigTest, ErrorsNameFileLineAndField) {
   EXPECT_THAT(error_of(replaced("cluster: one, user: me", "cluster: two, user: me")),
               AllOf(HasSubstr("config"), HasSubstr("no entry named two under clusters")));
