@@ -25,9 +25,38 @@ std::string Volumes::resolve(const std::string& path) const {
   return (directory / path).lexically_normal().string();
 }
 
+// As os.path.expanduser() of Python does, with which transformers reads output_dir.
+Result<std::string> Volumes::expand_user(const std::string& path) const {
+  if (!path.starts_with('~')) return path;
+  const auto refuse = [&](std::string_view expected) {
+    return Error{ExitCode::kManifest,
+                 fmt::format("found {}, expected {}", excerpt(path), expected)};
+  };
+  if (path.size() > 1 && path[1] != '/') {
+    return refuse("a path without the home directory of another user");
+  }
+  const auto& exported = source_.training.command.variables;
+  const auto& given = source_.container.environment();
+  const auto home_in = [](const auto& variables) {
+    const auto found = variables.find("HOME");
+    return found == variables.end() ? std::string() : found->second;
+  };
+  const std::string home = exported.contains("HOME") ? home_in(exported) : home_in(given);
+  if (!home.starts_with('/')) {
+    return refuse("a path without ~ or a plain value of HOME in env");
+  }
+  return home + path.substr(1);
+}
+
 std::string Volumes::trainer_path(const std::string& path, const std::string& flag) {
-  const std::string absolute = resolve(path);
   const std::string field = source_.container.path_of_flag(flag);
+  const Result<std::string> expanded =
+      flag == "output_dir" ? expand_user(path) : Result<std::string>(path);
+  if (!expanded.ok()) {
+    draft_.error(field, fmt::format("--{}: {}", flag, expanded.error().message));
+    return "";
+  }
+  const std::string absolute = resolve(*expanded);
   std::optional<api::TrainingContainer::Place> place;
   if (absolute.starts_with('/')) {
     auto found = source_.container.place_of(absolute);

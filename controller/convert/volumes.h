@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/base/result.h"
 #include "controller/convert/draft.h"
 #include "controller/convert/source.h"
 
@@ -25,6 +26,7 @@ class Volumes {
 
  private:
   std::string resolve(const std::string& path) const;
+  Result<std::string> expand_user(const std::string& path) const;
 
   const Source& source_;
   Draft& draft_;

@@ -409,6 +409,27 @@ TEST(Convert, ASubPathOfVariables) {
             "plain value of A in env");
 }
 
+// transformers expands output_dir with os.path.expanduser(), and no other path.
+TEST(Convert, AnOutputInTheHomeDirectory) {
+  const auto with_home = [](const std::string& output, const std::string& variable) {
+    return job(
+        {.command = "[python, run_glue.py, --model_name_or_path, m, --train_file, ~/t.csv, "
+                    "--output_dir, " +
+                    output + ", --do_train]",
+         .container = "            workingDir: /data/code\n            env: [" + variable + "]\n"});
+  };
+  const std::string home = "{name: HOME, value: /data/home}";
+  EXPECT_THAT(manifest_of(with_home("~/out", home)),
+              HasSubstr("    train_file: \"disk:code/~/t.csv\"\n    output: disk:home/out\n"));
+  const std::string refused =
+      "job.yaml:13: spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command[6]: "
+      "--output_dir: found ";
+  EXPECT_EQ(errors_of(with_home("~/out", "")),
+            refused + "~/out, expected a path without ~ or a plain value of HOME in env");
+  EXPECT_EQ(errors_of(with_home("~me/out", home)),
+            refused + "~me/out, expected a path without the home directory of another user");
+}
+
 TEST(Convert, FilesOfOnesOwn) {
   EXPECT_THAT(manifest_of(job({.command = "[python, run_glue.py, --model_name_or_path, /data/m, "
                                           "--train_file, /data/train.csv, --validation_file, "
