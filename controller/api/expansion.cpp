@@ -3,15 +3,17 @@
 namespace tilewright::api {
 namespace {
 
+// `dollar`: the text in place of $$.
 template <typename Lookup>
-std::string expand_with(std::string_view text, std::size_t limit, const Lookup& lookup) {
+std::string expand_with(std::string_view text, std::size_t limit, const Lookup& lookup,
+                        std::string_view dollar = "$") {
   std::string out;
   std::size_t i = 0;
   while (i < text.size() && out.size() <= limit) {
     if (text[i] != '$' || i + 1 == text.size()) {
       out += text[i++];
     } else if (text[i + 1] == '$') {
-      out += '$';
+      out += dollar;
       i += 2;
     } else if (text[i + 1] == '(') {
       const std::size_t close = text.find(')', i + 2);
@@ -31,13 +33,22 @@ std::string expand_with(std::string_view text, std::size_t limit, const Lookup& 
   return out;
 }
 
+// The value of a name, or the reference to it.
+auto value_or_reference(const Environment& variables) {
+  return [&variables](std::string_view name) {
+    const auto found = variables.find(name);
+    return found != variables.end() ? found->second : "$(" + std::string(name) + ")";
+  };
+}
+
 }  // namespace
 
 std::string expand(std::string_view text, const Environment& variables) {
-  return expand_with(text, kMaxExpandedBytes, [&](std::string_view name) {
-    const auto found = variables.find(name);
-    return found != variables.end() ? found->second : "$(" + std::string(name) + ")";
-  });
+  return expand_with(text, kMaxExpandedBytes, value_or_reference(variables));
+}
+
+std::string expand_known(std::string_view text, const Environment& variables) {
+  return expand_with(text, kMaxExpandedBytes, value_or_reference(variables), "$$");
 }
 
 std::vector<std::string> unknown_references(std::string_view text, const Environment& variables) {

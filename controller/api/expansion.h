@@ -25,6 +25,9 @@ inline constexpr std::size_t kMaxEnvironmentBytes = 1 << 20;
 // kMaxExpandedBytes is cut to one byte more than that; validate() refuses it.
 std::string expand(std::string_view text, const Environment& variables);
 
+// As expand(), for a text that is expanded again later: $$ stays, and the values are such texts too.
+std::string expand_known(std::string_view text, const Environment& variables);
+
 // The names that `text` refers to and that are not in `variables`.
 std::vector<std::string> unknown_references(std::string_view text, const Environment& variables);
 

@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/printable.h"
+#include "common/json/members.h"
 #include "controller/api/decode.h"
 #include "controller/api/defaults.h"
 #include "controller/api/validate.h"
@@ -42,11 +43,13 @@ std::vector<std::string> path_parts(std::string_view path) {
   return parts;
 }
 
-// Removes the field at `path`, or the nearest enclosing one that exists; returns its name and value.
-std::pair<std::string, json> remove_field(ordered_json& tree, std::string_view path) {
+// Removes the field at `path`, or the nearest enclosing one that exists. Returns its name for a
+// comment: "hostPath of data", with the name of the innermost list element that has one.
+std::string remove_field(ordered_json& tree, std::string_view path) {
   ordered_json* parent = nullptr;
   ordered_json* value = &tree;
   std::string name;
+  std::string owner;
   for (const std::string& part : path_parts(path)) {
     ordered_json* inner = nullptr;
     if (value->is_object()) {
@@ -57,18 +60,21 @@ std::pair<std::string, json> remove_field(ordered_json& tree, std::string_view p
       if (index < value->size()) inner = &(*value)[index];
     }
     if (inner == nullptr) break;
+    if (parent != nullptr && parent->is_array()) {
+      const std::string element = string_member(json(*value), "name");
+      if (!element.empty()) owner = element;
+    }
     parent = value;
     value = inner;
     name = part;
   }
   TW_CHECK(parent != nullptr, "no field at {}", path);
-  const json removed(*value);
   if (parent->is_object()) {
     parent->erase(name);
   } else {
     parent->erase(std::stoul(name));
   }
-  return {name, removed};
+  return owner.empty() ? name : fmt::format("{} of {}", name, owner);
 }
 
 }  // namespace
@@ -124,9 +130,9 @@ void Draft::validate() {
       }
       return;
     }
-    const auto [name, value] = remove_field(tree, in_template->path);
-    note(source(in_template->path), kPodTemplate, fmt::format("{}: {}", name, in_template->message),
-         true);
+    const std::string removed = remove_field(tree, in_template->path);
+    note(source(in_template->path), kPodTemplate,
+         fmt::format("{}: {}", removed, in_template->message), true);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "common/contract/unneeded_variables.h"
 #include "common/json/members.h"
 #include "controller/api/command.h"
+#include "controller/api/expansion.h"
 #include "controller/api/trainer_path.h"
 
 namespace tilewright::convert {
@@ -55,14 +56,15 @@ void convert_environment(const Source& source, Draft& draft, Volumes& volumes) {
   // Those that the script sets replace those of the container.
   const auto& exported = source.training.command.variables;
   const json& env = member(source.container.json(), "env");
+  api::Environment known;  // values that the kubelet expands again
   for (std::size_t i = 0; env.is_array() && i < env.size(); ++i) {
     const std::string name = string_member(env[i], "name");
     const std::string path = element_path(source.container.path() + ".env", i);
+    const bool plain = member(env[i], "valueFrom").is_null();
+    if (plain) known[name] = api::expand_known(string_member(env[i], "value"), known);
     if (exported.contains(name)) continue;
-    if (member(env[i], "valueFrom").is_null() || !why_unneeded(name).empty()) {
-      const auto known = source.container.environment().find(name);
-      convert_variable(name, known == source.container.environment().end() ? "" : known->second,
-                       path);
+    if (plain || !why_unneeded(name).empty()) {
+      convert_variable(name, plain ? known[name] : "", path);
     } else {
       draft.made_of(element_path("spec.worker.env", target.size()), path);
       target.push_back({{"name", name}, {"valueFrom", ordered_json(env[i]["valueFrom"])}});

@@ -59,9 +59,11 @@ void convert_resources(const Source& source, Draft& draft) {
     }
     target[name] = amount.is_number_integer() ? ordered_json(amount) : ordered_json(text(amount));
     draft.made_of(member_path("spec.worker.resources", name), from);
-    if (!limit.is_null() && !request.is_null() && text(limit) != text(request)) {
+    if (!request.is_null() && (limit.is_null() || text(limit) != text(request))) {
       draft.note(member_path(path + ".requests", name), member_path("spec.worker.resources", name),
-                 fmt::format("requests {} {}: a worker requests its limit", name, text(request)),
+                 fmt::format("requests {} {}: {}", name, text(request),
+                             limit.is_null() ? "also the limit of a worker"
+                                             : "a worker requests its limit"),
                  true);
     }
   }

@@ -13,6 +13,7 @@
 namespace tilewright::convert {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -506,12 +507,16 @@ TEST(Convert, Resources) {
               HasSubstr(R"(    resources:
       # requests cpu 250m: a worker requests its limit
       cpu: "0.5"
+      # requests ephemeral-storage 1Gi: also the limit of a worker
       ephemeral-storage: 1Gi
       memory: 4Gi
 )"));
   EXPECT_THAT(
       with_resources("{limits: {cpu: 1, memory: 4Gi, nvidia.com/gpu: 1}}"),
       HasSubstr("    # nvidia.com/gpu 1: Tilewright computes on CPUs only\n    resources:\n"));
+  EXPECT_THAT(with_resources("{limits: {cpu: 1}, requests: {memory: 4Gi}}"),
+              HasSubstr("      cpu: 1\n      # requests memory 4Gi: also the limit of a worker\n"
+                        "      memory: 4Gi\n"));
   EXPECT_THAT(with_resources("{}"),
               HasSubstr("    # cpu: the pod has no limit, but a worker needs one; set it\n"
                         "    # memory: the pod has no limit"));
@@ -552,6 +557,18 @@ TEST(Convert, Environment) {
 }
 
 // A variable that the script sets replaces the container's.
+// The kubelet expands the values of the TrainJob again.
+TEST(Convert, KeepsDollarSignsThatAreNoReferences) {
+  EXPECT_THAT(manifest_of(job({.container = R"yaml(            env:
+            - {name: A, value: a}
+            - {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+            - {name: B, value: "$$(A) $(A) $(POD) $5"}
+            - {name: C, value: "$(B)"}
+)yaml"})),
+              AllOf(HasSubstr("      - name: B\n        value: $$(A) a $(POD) $5\n"),
+                    HasSubstr("      - name: C\n        value: $$(A) a $(POD) $5\n")));
+}
+
 TEST(Convert, VariablesOfTheScript) {
   EXPECT_THAT(
       manifest_of(job({.command = "[/bin/bash, -c, 'export OMP_NUM_THREADS=8; KMP_BLOCKTIME=1 "
@@ -604,6 +621,16 @@ TEST(Convert, WhatPodSecurityForbids) {
   EXPECT_THAT(text, HasSubstr("# securityContext privileged: the operator sets what restricted Pod "
                               "Security requires"));
   EXPECT_THAT(text, Not(HasSubstr("\n      spec:\n        host")));
+}
+
+TEST(Convert, NamesEachVolumeThatPodSecurityForbids) {
+  const std::string text = manifest_of(
+      job({.mounts = "[{name: disk, mountPath: /data}, {name: a, mountPath: /a}, {name: b, "
+                     "mountPath: /b}]",
+           .volumes = "[{name: disk, persistentVolumeClaim: {claimName: disk}}, {name: a, "
+                      "hostPath: {path: /a}}, {name: b, hostPath: {path: /b}}]"}));
+  EXPECT_THAT(text, HasSubstr("# hostPath of a: found hostPath, which restricted"));
+  EXPECT_THAT(text, HasSubstr("# hostPath of b: found hostPath, which restricted"));
 }
 
 TEST(Convert, TheRestOfThePod) {
