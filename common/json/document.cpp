@@ -5,6 +5,8 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -44,6 +46,42 @@ int line_of_invalid_utf8(std::string_view text) {
     i += 1 + static_cast<std::size_t>(more);
   }
   return 0;
+}
+
+// The code unit of \uXXXX at `at`.
+std::optional<std::uint32_t> code_unit_at(std::string_view text, std::size_t at) {
+  constexpr std::size_t kDigits = 4;
+  if (text.substr(at, 2) != "\\u" || text.size() < at + 2 + kDigits) return std::nullopt;
+  std::uint32_t unit = 0;
+  const char* const end = text.data() + at + 2 + kDigits;
+  const auto parsed = std::from_chars(text.data() + at + 2, end, unit, 16);
+  return parsed.ec == std::errc() && parsed.ptr == end ? std::optional(unit) : std::nullopt;
+}
+
+// JSON escapes a character above U+FFFF as a pair of surrogates, which YAML does not have: writes
+// \UXXXXXXXX in place of each. Returns other text unchanged.
+std::string join_surrogates(std::string_view text) {
+  std::string joined;
+  if (text.find("\\u") == std::string_view::npos || !nlohmann::json::accept(text)) {
+    return std::string(text);
+  }
+  for (std::size_t i = 0; i < text.size();) {
+    if (text[i] != '\\') {
+      joined += text[i++];
+      continue;
+    }
+    const auto high = code_unit_at(text, i);
+    if (!high || *high < 0xD800 || *high > 0xDBFF) {
+      joined += text.substr(i, 2);
+      i += 2;
+      continue;
+    }
+    // JSON has no high surrogate without a low one.
+    joined += fmt::format(
+        "\\U{:08X}", 0x10000 + ((*high - 0xD800) << 10) + (*code_unit_at(text, i + 6) - 0xDC00));
+    i += 12;
+  }
+  return joined;
 }
 
 // Thrown through the YAML parser, which has no other way to stop.
@@ -257,7 +295,7 @@ std::vector<Document> read_documents(std::string_view text, std::size_t max_docu
     return refuse(1 + static_cast<int>(std::count(text.begin(), end, '\n')),
                   "found a zero byte, expected UTF-8 text");
   }
-  std::istringstream stream{std::string(text)};
+  std::istringstream stream(join_surrogates(text));
   DocumentBuilder builder(max_documents);
   try {
     YAML::Parser parser(stream);

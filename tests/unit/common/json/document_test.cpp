@@ -139,6 +139,18 @@ TEST(Document, ReadsJson) {
   EXPECT_EQ(document.tree, json::parse(R"({"a": [1, "2", null, true], "b": {}})"));
 }
 
+// JSON escapes a character above U+FFFF as a pair of surrogates, as json.dumps() of Python does.
+TEST(Document, ReadsSurrogatePairsOfJson) {
+  const Document document =
+      read_yaml(R"({"a": "\ud83d\ude00 \\ud83d\\ude00", "\uD83D\uDE00": ["\u00e9"]})");
+  ASSERT_TRUE(document.errors.empty()) << document.errors.front().sentence();
+  EXPECT_EQ(document.tree, json::parse(R"({"a": "😀 \\ud83d\\ude00", "😀": ["é"]})"));
+  // Neither is YAML, nor JSON.
+  EXPECT_NE(error_of(R"(a: "\ud83d\ude00")"), "");
+  EXPECT_NE(error_of(R"({"a": "\ud83d"})"), "");
+  EXPECT_EQ(read_yaml(R"({a: '\ud83d\ude00'})").tree["a"], R"(\ud83d\ude00)");
+}
+
 TEST(Document, ReadsSeveralDocuments) {
   const std::vector<Document> documents =
       read_yaml_documents("---\na: 1\n---\n# nothing\n---\nb:\n  c: 2\n---\n");
