@@ -1,18 +1,29 @@
 #include "controller/api/pytorchjob.h"
 
+#include <algorithm>
+
 #include "common/contract/labels.h"
 #include "common/json/members.h"
+#include "controller/api/trainjob_fields.h"
 
 namespace tilewright::api {
 
 using nlohmann::json;
 
+namespace {
+
+std::optional<std::int64_t> at_most(std::int64_t maximum, std::optional<std::int64_t> limit) {
+  return limit ? std::optional(std::min(*limit, maximum)) : std::nullopt;
+}
+
+}  // namespace
+
 RunPolicy PyTorchRunPolicy::common() const {
   RunPolicy policy;
   policy.suspend = suspend;
-  policy.ttl_seconds_after_finished = ttl_seconds_after_finished;
-  policy.active_deadline_seconds = active_deadline_seconds;
-  policy.backoff_limit = backoff_limit;
+  policy.ttl_seconds_after_finished = at_most(kMaxSeconds, ttl_seconds_after_finished);
+  policy.active_deadline_seconds = at_most(kMaxSeconds, active_deadline_seconds);
+  policy.backoff_limit = at_most(kRestartBounds.maximum, backoff_limit);
   policy.clean_pod_policy = clean_pod_policy;
   if (scheduling_policy) policy.scheduling_policy = scheduling_policy->common;
   return policy;

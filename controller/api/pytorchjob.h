@@ -74,7 +74,8 @@ struct PyTorchRunPolicy {
   std::optional<PyTorchSchedulingPolicy> scheduling_policy;
   std::optional<std::string> managed_by;  // empty: any operator of PyTorchJobs
 
-  // The part that a TrainJob has too.
+  // The part that a TrainJob has too. A larger limit than a TrainJob can have becomes its maximum,
+  // ten years or a million restarts, which no job reaches.
   RunPolicy common() const;
   bool operator==(const PyTorchRunPolicy&) const = default;
 };

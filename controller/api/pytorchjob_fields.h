@@ -3,6 +3,9 @@
 // CRD made from these lists has types only: like Kubeflow's, it accepts every value of a type.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+
 #include "controller/api/field.h"
 #include "controller/api/pytorchjob.h"
 #include "controller/api/status_fields.h"
@@ -11,6 +14,7 @@
 namespace tilewright::api {
 
 inline constexpr std::int64_t kMaxMetrics = 100;
+inline constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 
 template <typename Visitor>
 void visit_fields(Visitor& visitor, Of<PyTorchRdzvSetting> auto& setting) {
@@ -143,17 +147,17 @@ void visit_fields(Visitor& visitor, Of<PyTorchRunPolicy> auto& policy) {
   visitor(Field{.name = "ttlSecondsAfterFinished",
                 .description = "Seconds after the end of the job until it is deleted. If unset, "
                                "the job is kept.",
-                .bounds = {0, kMaxSeconds},
+                .bounds = {0, kMaxInt32},
                 .int32 = true},
           policy.ttl_seconds_after_finished);
   visitor(Field{.name = "activeDeadlineSeconds",
                 .description = "The job fails if it has not finished this many seconds after its "
                                "start.",
-                .bounds = {1, kMaxSeconds}},
+                .bounds = {1, std::numeric_limits<std::int64_t>::max()}},
           policy.active_deadline_seconds);
   visitor(Field{.name = "backoffLimit",
                 .description = "Maximum number of restarts after failures of the program.",
-                .bounds = kRestartBounds,
+                .bounds = {0, kMaxInt32},
                 .int32 = true},
           policy.backoff_limit);
   visitor(Field{"schedulingPolicy", "Schedules the pods together with a gang scheduler."},

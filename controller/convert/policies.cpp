@@ -140,20 +140,21 @@ void convert_run_policy(const Source& source, Draft& draft) {
   const api::PyTorchRunPolicy& policy = source.written.spec.run_policy;
   ordered_json target = ordered_json::object();
   if (policy.suspend) target["suspend"] = *policy.suspend;
-  if (policy.ttl_seconds_after_finished) {
-    target["ttlSecondsAfterFinished"] = *policy.ttl_seconds_after_finished;
+  const api::RunPolicy limits = policy.common();
+  if (limits.ttl_seconds_after_finished) {
+    target["ttlSecondsAfterFinished"] = *limits.ttl_seconds_after_finished;
   }
-  if (policy.active_deadline_seconds) {
-    target["activeDeadlineSeconds"] = *policy.active_deadline_seconds;
+  if (limits.active_deadline_seconds) {
+    target["activeDeadlineSeconds"] = *limits.active_deadline_seconds;
   }
-  if (policy.backoff_limit) {
+  if (limits.backoff_limit) {
     const ordered_json elastic = draft.tree["spec"].value("elasticPolicy", ordered_json::object());
-    if (!elastic.contains("maxRestarts") || elastic["maxRestarts"] == *policy.backoff_limit) {
-      target["backoffLimit"] = *policy.backoff_limit;
+    if (!elastic.contains("maxRestarts") || elastic["maxRestarts"] == *limits.backoff_limit) {
+      target["backoffLimit"] = *limits.backoff_limit;
     } else {
       draft.note("spec.runPolicy.backoffLimit", "spec.runPolicy.backoffLimit",
                  fmt::format("backoffLimit {}: elasticPolicy.maxRestarts limits the restarts",
-                             *policy.backoff_limit));
+                             *limits.backoff_limit));
     }
   }
   if (policy.clean_pod_policy) {

@@ -299,6 +299,20 @@ TEST(ValidatePyTorchJob, AcceptsValidJobs) {
             "");
 }
 
+// Kubeflow's CRD has no maxima but those of the types.
+TEST(ValidatePyTorchJob, AcceptsLimitsAboveThoseOfATrainJob) {
+  const std::string yaml = manifest(
+      "  runPolicy: {ttlSecondsAfterFinished: 2147483647, activeDeadlineSeconds: "
+      "9223372036854775807, backoffLimit: 2147483647}\n");
+  EXPECT_EQ(findings_of(yaml), "");
+  const PyTorchRunPolicy policy = decode_pytorchjob_document(read_yaml(yaml)).job.spec.run_policy;
+  EXPECT_EQ(policy.ttl_seconds_after_finished, 2147483647) << "not changed in the job itself";
+  const RunPolicy common = policy.common();
+  EXPECT_EQ(common.ttl_seconds_after_finished, kMaxSeconds);
+  EXPECT_EQ(common.active_deadline_seconds, kMaxSeconds);
+  EXPECT_EQ(common.backoff_limit, 1'000'000);
+}
+
 TEST(ValidatePyTorchJob, RefusesWhatKubeflowsWebhookRefuses) {
   EXPECT_EQ(findings_of(manifest_with("{name: qa}", "{name: 1qa}")),
             "job.yaml:3: metadata.name: found 1qa, expected lower-case letters, digits and '-', "
