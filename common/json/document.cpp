@@ -93,7 +93,8 @@ struct Refusal {
 // like a copy of what it stands for, so that a small file cannot make a large tree.
 class DocumentBuilder : public YAML::EventHandler {
  public:
-  explicit DocumentBuilder(std::size_t max_documents) : max_documents_(max_documents) {}
+  DocumentBuilder(std::size_t max_documents, std::size_t max_bytes)
+      : limits_(max_bytes), max_documents_(max_documents) {}
 
   std::vector<Document> take_documents() {
     std::vector<Document> documents;
@@ -277,15 +278,16 @@ class DocumentBuilder : public YAML::EventHandler {
 };
 
 // The documents, or one with an error.
-std::vector<Document> read_documents(std::string_view text, std::size_t max_documents) {
+std::vector<Document> read_documents(std::string_view text, std::size_t max_documents,
+                                     std::size_t max_bytes) {
   const auto refuse = [](int line, std::string message) {
     Document refused;
     refused.errors.push_back({"", line, std::move(message)});
     return std::vector<Document>{std::move(refused)};
   };
-  if (text.size() > kMaxManifestBytes) {
+  if (text.size() > max_bytes) {
     return refuse(0, fmt::format("found {} bytes, expected a manifest of at most {} bytes",
-                                 text.size(), kMaxManifestBytes));
+                                 text.size(), max_bytes));
   }
   if (const int line = line_of_invalid_utf8(text)) {
     return refuse(line, "found bytes that are not UTF-8, expected UTF-8 text");
@@ -296,7 +298,7 @@ std::vector<Document> read_documents(std::string_view text, std::size_t max_docu
                   "found a zero byte, expected UTF-8 text");
   }
   std::istringstream stream(join_surrogates(text));
-  DocumentBuilder builder(max_documents);
+  DocumentBuilder builder(max_documents, max_bytes);
   try {
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {
@@ -316,10 +318,12 @@ std::vector<Document> read_documents(std::string_view text, std::size_t max_docu
 
 }  // namespace
 
-Document read_yaml(std::string_view text) { return std::move(read_documents(text, 1).front()); }
+Document read_yaml(std::string_view text, std::size_t max_bytes) {
+  return std::move(read_documents(text, 1, max_bytes).front());
+}
 
 std::vector<Document> read_yaml_documents(std::string_view text) {
-  return read_documents(text, kMaxDocuments);
+  return read_documents(text, kMaxDocuments, kMaxManifestBytes);
 }
 
 }  // namespace tilewright

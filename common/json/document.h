@@ -21,9 +21,9 @@ struct Document {
 
 // Reads one YAML or JSON document. Types plain scalars as kubectl does: y, yes and on are booleans,
 // 1_000 and 1e3 integers. Rejects multiple documents, invalid UTF-8, duplicate keys, merge keys,
-// more than kMaxManifestBytes and, with aliases expanded, what exceeds TreeLimits. Stops at the first
-// error.
-Document read_yaml(std::string_view text);
+// more than `max_bytes` and, with aliases expanded, what exceeds the TreeLimits of that many bytes.
+// Stops at the first error.
+Document read_yaml(std::string_view text, std::size_t max_bytes = kMaxManifestBytes);
 
 inline constexpr std::size_t kMaxDocuments = 100;
 

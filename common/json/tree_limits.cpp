@@ -6,13 +6,13 @@ namespace tilewright {
 
 TreeLimits::Refusal TreeLimits::add_text(std::size_t bytes) {
   text_bytes_ += bytes;
-  if (text_bytes_ <= kMaxTextBytes) return std::nullopt;
-  return fmt::format("found more than {} bytes of text", kMaxTextBytes);
+  if (text_bytes_ <= max_text_bytes_) return std::nullopt;
+  return fmt::format("found more than {} bytes of text", max_text_bytes_);
 }
 
 TreeLimits::Refusal TreeLimits::add_value(std::size_t depth, std::size_t text_bytes) {
   if (depth > kMaxDepth) return fmt::format("found more than {} levels of nesting", kMaxDepth);
-  if (++values_ > kMaxValues) return fmt::format("found more than {} values", kMaxValues);
+  if (++values_ > max_values_) return fmt::format("found more than {} values", max_values_);
   return add_text(text_bytes);
 }
 

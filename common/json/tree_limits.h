@@ -19,11 +19,15 @@ class TreeLimits {
   using Refusal = std::optional<std::string>;
 
   static constexpr std::size_t kMaxDepth = 64;
-  static constexpr std::size_t kMaxValues = 100'000;
-  // Of all names and strings. Only the aliases of YAML can exceed it in a file of that size.
-  static constexpr std::size_t kMaxTextBytes = kMaxManifestBytes;
+  static constexpr std::size_t kMaxValues = 100'000;  // for each kMaxManifestBytes of text
   // Of the names in the path of one value. Every message repeats the path.
   static constexpr std::size_t kMaxPathBytes = 1024;
+
+  // `max_text_bytes`: of all names and strings. Only the aliases of YAML can exceed it in a file of
+  // that size.
+  explicit TreeLimits(std::size_t max_text_bytes = kMaxManifestBytes)
+      : max_text_bytes_(max_text_bytes),
+        max_values_(max_text_bytes / kMaxManifestBytes * kMaxValues) {}
 
   // A value inside `depth` others, with `text_bytes` bytes of its own.
   Refusal add_value(std::size_t depth, std::size_t text_bytes);
@@ -35,6 +39,8 @@ class TreeLimits {
  private:
   Refusal add_text(std::size_t bytes);
 
+  std::size_t max_text_bytes_;
+  std::size_t max_values_;
   std::size_t values_ = 0;
   std::size_t text_bytes_ = 0;
 };

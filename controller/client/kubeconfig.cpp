@@ -17,6 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Tools that add a context for each cluster write files of several MB.
+constexpr std::size_t kMaxKubeconfigBytes = 16 * kMaxManifestBytes;
+
 struct KubeconfigFile {
   fs::path path;
   Document document;
@@ -99,12 +102,29 @@ class YamlNode {
   std::string path_;
 };
 
+// Whether the file has nothing but comments, as a new file in $KUBECONFIG.
+bool is_empty(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    const std::size_t start = line.find_first_not_of(" \t\r");
+    if (start != std::string_view::npos && line[start] != '#' && line.substr(start) != "---") {
+      return false;
+    }
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return true;
+}
+
 Result<std::vector<KubeconfigFile>> read_files(const std::vector<fs::path>& paths) {
   std::vector<KubeconfigFile> files;
   for (const fs::path& path : paths) {
-    const auto text = read_file(path, kMaxManifestBytes, ExitCode::kUsage);
+    const auto text = read_file(path, kMaxKubeconfigBytes, ExitCode::kUsage);
     if (!text) return text.error();
-    KubeconfigFile file{fs::absolute(path), read_yaml(*text)};
+    if (is_empty(*text)) {
+      files.push_back({fs::absolute(path), {nlohmann::json::object(), {}, {}}});
+      continue;
+    }
+    KubeconfigFile file{fs::absolute(path), read_yaml(*text, kMaxKubeconfigBytes)};
     if (!file.document.errors.empty()) {
       return Error{ExitCode::kUsage, file.document.errors.front().sentence(path.string())};
     }

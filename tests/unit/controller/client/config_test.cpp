@@ -124,6 +124,29 @@ TEST_F(ConfigTest, LooksForAContextInKubeconfigsOnly) {
   EXPECT_EQ(config->server, "https://one.example:6443");
 }
 
+TEST_F(ConfigTest, SkipsEmptyFilesInTheKubeconfigVariable) {
+  const fs::path empty = write("empty", "");
+  const fs::path comment = write("comment", "# nothing yet\n");
+  const fs::path full = write("config", kKubeconfig);
+  sources.kubeconfig_list = empty.string() + ":" + comment.string() + ":" + full.string();
+  const auto config = load_config(sources);
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->server, "https://one.example:6443");
+  EXPECT_THAT(error_of(""), HasSubstr("no current-context"));
+}
+
+// Tools that add a context for each cluster write large files.
+TEST_F(ConfigTest, ReadsALargeKubeconfig) {
+  std::string text = kKubeconfig;
+  const std::string data(2000, 'A');
+  for (int i = 0; text.size() < (6U << 20); ++i) {
+    text += fmt::format("- name: user-{}\n  user: {{client-key-data: {}}}\n", i, data);
+  }
+  sources.kubeconfig = write("config", text);
+  const auto config = load_config(sources);
+  ASSERT_TRUE(config.ok()) << config.error().message;
+}
+
 TEST_F(ConfigTest, ErrorsNameFileLineAndField) {
   EXPECT_THAT(error_of(replaced("cluster: one, user: me", "cluster: two, user: me")),
               AllOf(HasSubstr("config"), HasSubstr("no entry named two under clusters")));
