@@ -170,7 +170,12 @@ fs::path resolve_model(const ModelRequest& request, const HubOptions& options) {
   if (fs::is_directory(name, ignored)) return name;
   const bool config_alone =
       request.parts.config && !request.parts.tokenizer && !request.parts.weights;
-  if (config_alone && fs::is_regular_file(name, ignored)) return name;
+  if (fs::is_regular_file(name, ignored)) {
+    if (config_alone) return name;
+    throw Failure(
+        ExitCode::kModel,
+        fmt::format("{}: is a file, expected a model directory or a name on the hub", name));
+  }
   check_request({RepositoryType::kModel, name}, request.revision,
                 "a model directory or a name on the hub such as google-bert/bert-base-uncased");
   const RepositoryCache cache(options.model_cache(), {RepositoryType::kModel, name});
@@ -194,6 +199,10 @@ fs::path resolve_model(const ModelRequest& request, const HubOptions& options) {
   try {
     return download_model(cache, request, options);
   } catch (const Failure& failure) {
+    if (!cached && failure.code() == ExitCode::kHubUnavailable) {
+      throw Failure(failure.code(),
+                    fmt::format("{}; found no local directory {} either", failure.what(), name));
+    }
     if (!cached || !cache_suffices(failure)) throw;
     options.report(fmt::format("{}; using the cached model {}", failure.what(), cached->string()));
     return *cached;

@@ -116,7 +116,8 @@ TEST_F(Download, GivesUpAfterTheLastAttempt) {
   const Error error = failure_of([&] { resolve(); });
   EXPECT_EQ(error.code, ExitCode::kHubUnavailable);
   EXPECT_EQ(error.message, "model google-bert/bert-base-uncased: " + server_.endpoint() +
-                               " answers 500, after 5 attempts");
+                               " answers 500, after 5 attempts; found no local directory "
+                               "google-bert/bert-base-uncased either");
   EXPECT_EQ(server_.requests().size(), 5U);
 }
 
@@ -143,7 +144,8 @@ TEST_F(Download, DoesNotWaitLongerThanTheLimit) {
   EXPECT_EQ(error.code, ExitCode::kHubUnavailable);
   EXPECT_EQ(error.message, "model google-bert/bert-base-uncased: " + server_.endpoint() +
                                " limits requests (429) and asks to wait 1 h 00 min; a token in "
-                               "HF_TOKEN raises the limit");
+                               "HF_TOKEN raises the limit; found no local directory "
+                               "google-bert/bert-base-uncased either");
   EXPECT_EQ(server_.requests().size(), 1U);
 }
 

@@ -209,7 +209,11 @@ TEST_F(Model, PathThatIsNoDirectoryIsAnError) {
             "such as google-bert/bert-base-uncased");
   const fs::path file = folder_.path() / "model.txt";
   write_file(file, "x");
-  EXPECT_THAT(failure_of([&] { resolve(file.string()); }).message, HasSubstr("is not a directory"));
+  // A relative path, which is also the form of a name on the hub.
+  for (const fs::path& path : {file, fs::relative(file)}) {
+    EXPECT_EQ(failure_of([&] { resolve(path.string()); }).message,
+              path.string() + ": is a file, expected a model directory or a name on the hub");
+  }
   EXPECT_TRUE(server_.requests().empty());
 }
 
