@@ -1,5 +1,6 @@
 #include "common/json/document.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -232,7 +233,7 @@ TEST(Document, ExpandsAliases) {
       "d: *y\n");
   ASSERT_TRUE(document.errors.empty()) << document.errors.front().sentence();
   const json a = {{"x", 1}, {"y", {"p", "q"}}};
-  const json y = a["y"];
+  const json& y = a["y"];
   EXPECT_EQ(document.tree, json({{"a", a}, {"b", a}, {"c", json::array({y})}, {"d", y}}));
   EXPECT_EQ(document.positions.line_of("b"), 2);
   EXPECT_EQ(document.positions.line_of("b.y"), 1);
@@ -286,7 +287,7 @@ TEST(Document, RejectsLongPaths) {
   EXPECT_EQ(error_of("spec: {? " + std::string(600'000, 'k') + "\n  : " + values + "}\n"),
             "line 1: spec: found field names of 600004 bytes in one path, expected at most 1024");
   std::string text = values;
-  for (int i = 0; i < 60; ++i) text = "{" + std::string(30, 'k') + ": " + text + "}";
+  for (int i = 0; i < 60; ++i) text = fmt::format("{{{}: {}}}", std::string(30, 'k'), text);
   EXPECT_NE(error_of(text).find("found field names of 1050 bytes in one path"), std::string::npos);
 }
 
