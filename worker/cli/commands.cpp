@@ -41,6 +41,7 @@ int run_worker(int argc, char** argv) {
       return run_agent_command({words.begin() + 2, words.end()});
     }
     std::vector<const char*> pointers;
+    pointers.reserve(words.size());
     for (const std::string& word : words) pointers.push_back(word.c_str());
     return parse_command_line(app, static_cast<int>(pointers.size()), pointers.data())
         .value_or(exit_code);
