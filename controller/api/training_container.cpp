@@ -95,8 +95,9 @@ std::string TrainingContainer::path_of_flag(const std::string& name) const {
 }
 
 Result<std::optional<TrainingContainer::Place>> TrainingContainer::place_of(
-    const std::string& absolute_path) const {
-  const fs::path path = fs::path(absolute_path).lexically_normal();
+    const std::string& path_in_container) const {
+  const fs::path path = fs::path(path_in_container).lexically_normal();
+  if (path.is_relative()) return std::optional<Place>();
   const nlohmann::json* mount = nullptr;  // the one with the longest path
   std::size_t longest = 0;
   fs::path in_mount;

@@ -51,9 +51,9 @@ class TrainingContainer {
     std::string relative;  // on the volume; empty: the volume itself
     bool operator==(const Place&) const = default;
   };
-  // nullopt: on no volume. Error: the mount's subPathExpr has a variable without a plain value; the
+  // nullopt: on no volume, as every relative path. Error: the mount's subPathExpr has a variable without a plain value; the
   // message continues "found PATH".
-  Result<std::optional<Place>> place_of(const std::string& absolute_path) const;
+  Result<std::optional<Place>> place_of(const std::string& path_in_container) const;
 
  private:
   // subPath, or subPathExpr as the kubelet expands it.

@@ -256,8 +256,8 @@ ExitCode check_in_cluster(kube::Client& client, const kube::ClusterConfig& confi
   for (const std::string& sentence : preflight.errors) {
     err << fmt::format("{}: {}\n", file, sentence);
   }
-  for (const auto& sentences : {preflight.not_permitted, preflight.failed}) {
-    for (const std::string& sentence : sentences) {
+  for (const auto* sentences : {&preflight.not_permitted, &preflight.failed}) {
+    for (const std::string& sentence : *sentences) {
       err << fmt::format("{}: not checked: {}\n", file, sentence);
     }
   }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 #include <utility>
 
 #include "common/base/printable.h"
@@ -35,21 +34,17 @@ void convert_environment(const Source& source, Draft& draft, Volumes& volumes) {
       return draft.note(path, place, fmt::format("{} {}: {}", name, excerpt(value), why));
     }
     draft.made_of(element_path("spec.worker.env", target.size()), path);
-    std::optional<api::TrainingContainer::Place> on_volume;
-    if (value.starts_with('/')) {
-      auto found = source.container.place_of(value);
-      if (!found.ok()) {
-        return draft.error(
-            path, fmt::format("{}: found {} {}", name, excerpt(value), found.error().message));
-      }
-      on_volume = *std::move(found);
+    const auto on_volume = source.container.place_of(value);
+    if (!on_volume.ok()) {
+      return draft.error(
+          path, fmt::format("{}: found {} {}", name, excerpt(value), on_volume.error().message));
     }
-    if (on_volume && volumes.use(on_volume->volume)) {
+    if (const auto& found = *on_volume; found && volumes.use(found->volume)) {
       draft.note(path, element_path("spec.worker.env", target.size()),
                  fmt::format("{} {}: the volume is at /mnt/tilewright/{}", name, excerpt(value),
-                             on_volume->volume),
+                             found->volume),
                  true);
-      value = api::pod_path({on_volume->volume, on_volume->relative});
+      value = api::pod_path({found->volume, found->relative});
     }
     target.push_back({{"name", name}, {"value", value}});
   };

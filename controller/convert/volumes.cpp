@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
 #include <utility>
 
 #include "common/base/printable.h"
@@ -57,17 +56,14 @@ std::string Volumes::trainer_path(const std::string& path, const std::string& fl
     return "";
   }
   const std::string absolute = resolve(*expanded);
-  std::optional<api::TrainingContainer::Place> place;
-  if (absolute.starts_with('/')) {
-    auto found = source_.container.place_of(absolute);
-    if (!found.ok()) {
-      draft_.error(field,
-                   fmt::format("--{}: found {} {}", flag, excerpt(path), found.error().message));
-      return "";
-    }
-    place = *std::move(found);
+  const auto found = source_.container.place_of(absolute);
+  if (!found.ok()) {
+    draft_.error(field,
+                 fmt::format("--{}: found {} {}", flag, excerpt(path), found.error().message));
+    return "";
   }
-  if (place && use(place->volume)) return place->volume + ":" + place->relative;
+  if (const auto& place = *found; place && use(place->volume))
+    return place->volume + ":" + place->relative;
   if (flag == "output_dir") {
     // As in the PyTorchJob, the directory ends with its pod.
     std::string volume = "scratch";

@@ -48,13 +48,13 @@ bool has_class(const nn::ModelFamily& family, const nlohmann::json& architecture
 // the name of the directory, the name of a class says it.
 const nn::ModelFamily* find_family(const JsonFields& fields) {
   const std::string model_type = fields.string("model_type", "");
-  const bool has_architecture = !fields.json().contains("model_type") &&
-                                fields.json().contains("architectures") &&
-                                fields.json()["architectures"].size() == 1;
+  nlohmann::json classes;
+  if (!fields.json().contains("model_type")) {
+    classes = fields.json().value("architectures", nlohmann::json());
+  }
   for (const nn::ModelFamily* family : nn::kModelFamilies) {
     if (family->model_type == model_type) return family;
-    if (has_architecture && has_class(*family, fields.json()["architectures"].front()))
-      return family;
+    if (classes.size() == 1 && has_class(*family, classes.front())) return family;
   }
   return nullptr;
 }

@@ -25,6 +25,11 @@ void set_variables(const launch::Command& command, Logger& log) {
   }
 }
 
+void append_train(const launch::Command& command, std::vector<std::string>& words) {
+  words.emplace_back("train");
+  for (std::string& word : launch::train_arguments(command)) words.push_back(std::move(word));
+}
+
 }  // namespace
 
 std::vector<std::string> worker_command(const std::vector<std::string>& words) {
@@ -43,8 +48,7 @@ std::vector<std::string> worker_command(const std::vector<std::string>& words) {
     worker.insert(worker.end(), command.torchrun_flags.begin(), command.torchrun_flags.end());
     if (worker.back() != "--") worker.emplace_back("--");
   }
-  worker.emplace_back("train");
-  for (std::string& word : launch::train_arguments(command)) worker.push_back(std::move(word));
+  append_train(command, worker);
   return worker;
 }
 
@@ -56,8 +60,8 @@ std::vector<std::string> train_command(std::span<const std::string> words) {
   std::vector<std::string> python = {"python"};
   python.insert(python.end(), words.begin(), words.end());
   const launch::Command command = launch::interpret(python, environment_variable).or_throw();
-  std::vector<std::string> train = {"train"};
-  for (std::string& word : launch::train_arguments(command)) train.push_back(std::move(word));
+  std::vector<std::string> train;
+  append_train(command, train);
   return train;
 }
 

@@ -166,7 +166,8 @@ class TrainingRun {
                      .tables = resolve_data_set(settings_, hub),
                      .pool = &*pool_,
                      .features = &features});
-    if (session.output_uid().empty()) retry_output([&] { job_.uid = output_uid(job_.uid); });
+    if (settings_.do_train && session.output_uid().empty())
+      retry_output([&] { job_.uid = output_uid(job_.uid); });
     std::vector<runtime::Isa> isas;
     retry_output([&] { isas = usable_isas(job_, options.isas); });
     std::vector<std::string> names;

@@ -63,6 +63,13 @@ class ConfigTest : public ::testing::Test {
     EXPECT_EQ(config.error().code, ExitCode::kUsage);
     return config.error().message;
   }
+  // As in a pod, whose service account has files in `directory`.
+  void in_pod(const std::string& service_host, const std::string& token) {
+    sources.service_host = service_host;
+    sources.service_port = "443";
+    sources.service_account = directory.path();
+    write("token", token);
+  }
   testing::TemporaryDirectory directory;
   ConfigSources sources;
 };
@@ -105,11 +112,8 @@ TEST_F(ConfigTest, MergesTheFilesInTheKubeconfigVariable) {
 }
 
 TEST_F(ConfigTest, LooksForAContextInKubeconfigsOnly) {
-  sources.service_host = "10.0.0.1";
-  sources.service_port = "443";
-  sources.service_account = directory.path();
+  in_pod("10.0.0.1", "of-the-pod");
   write("ca.crt", "CERT");
-  write("token", "of-the-pod");
   ASSERT_EQ(load_config(sources)->source, "the pod's service account");
   sources.context = "other";
   const auto missing = load_config(sources);
@@ -253,10 +257,7 @@ TEST_F(PluginInfoTest, NamesACaFileThatIsMissing) {
 }
 
 TEST_F(ConfigTest, ReadsAPodsServiceAccount) {
-  sources.service_host = "10.96.0.1";
-  sources.service_port = "443";
-  sources.service_account = directory.path();
-  write("token", "first\n");
+  in_pod("10.96.0.1", "first\n");
   write("namespace", "jobs");
   const auto config = load_config(sources);
   ASSERT_TRUE(config.ok()) << config.error().message;
@@ -269,10 +270,7 @@ TEST_F(ConfigTest, ReadsAPodsServiceAccount) {
 }
 
 TEST_F(ConfigTest, UsesTheServiceNameForAnIpv6ApiServer) {
-  sources.service_host = "fd00::1";
-  sources.service_port = "443";
-  sources.service_account = directory.path();
-  write("token", "t");
+  in_pod("fd00::1", "t");
   EXPECT_EQ(load_config(sources)->server, "https://kubernetes.default.svc:443");
 }
 
@@ -281,10 +279,7 @@ TEST_F(ConfigTest, TriesSourcesInOrder) {
   EXPECT_THAT(load_config(sources).error().message, HasSubstr("found no cluster"));
   write(".kube/config", kKubeconfig);
   EXPECT_EQ(load_config(sources)->server, "https://one.example:6443");
-  sources.service_host = "10.0.0.1";
-  sources.service_port = "443";
-  sources.service_account = directory.path();
-  write("token", "t");
+  in_pod("10.0.0.1", "t");
   EXPECT_EQ(load_config(sources)->server, "https://10.0.0.1:443")
       << "service account before ~/.kube/config";
   sources.kubeconfig_list = write("listed", replaced("one.example", "two.example"));
