@@ -36,7 +36,6 @@ constexpr std::int64_t kAmxElements = kAmxBlock * kAmxBlock;     // of a packed 
 constexpr std::int64_t kAmxRowBytes = kAmxBlock * sizeof(bf16);  // of a packed left row
 constexpr std::int64_t kAmxHalf = kAmxElements / 2;              // of a right block: 16 columns
 constexpr std::int64_t kAmxSumRowBytes = kAmxBlock * sizeof(float);
-constexpr std::int64_t kCacheLine = 64;
 
 constexpr std::int64_t amx_blocks(std::int64_t x) { return ceil_div(x, kAmxBlock); }
 

@@ -17,8 +17,7 @@ class AmxWeightAhead {
   AmxWeightAhead(const WeightBlock<bf16>& block, std::int64_t steps)
       : block_(block),
         next_(block.next),
-        next_lines_(block.next_count),
-        lines_per_step_(steps > 0 ? block.next_count / steps + 1 : 0) {}
+        lines_per_step_(steps > 0 ? next_.left() / steps + 1 : 0) {}
 
   // Whether sums of this panel of dy are still to be read or written.
   bool merges(std::int64_t panel) const { return half_row_ < kHalfRows && panel == panel_; }
@@ -44,10 +43,7 @@ class AmxWeightAhead {
   void add_below(const float* sum) { below_[below_count_++] = sum; }
 
   void operator()() {
-    for (std::int64_t i = 0; i < lines_per_step_ && next_lines_ > 0; ++i, --next_lines_) {
-      __builtin_prefetch(next_, 0, 2);
-      next_ += block_.next_stride;
-    }
+    next_.prefetch(lines_per_step_);
     for (std::int64_t i = 0; i < half_rows_per_step_ && half_row_ < kHalfRows; ++i) {
       merge_half_row();
     }
@@ -100,8 +96,7 @@ class AmxWeightAhead {
   }
 
   const WeightBlock<bf16>& block_;
-  const bf16* next_;
-  std::int64_t next_lines_;
+  NextLines<bf16> next_;
   std::int64_t lines_per_step_;
   std::int64_t panel_ = 0;
   float* slot_ = nullptr;

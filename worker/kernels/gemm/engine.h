@@ -42,6 +42,15 @@ struct Segment {
   bool last = false;     // the sum is the gradient: store it to dw instead of a slot
 };
 
+// Rows that are read after a block and prefetched into L2 during it.
+template <typename Element>
+struct NextRows {
+  const Element* first = nullptr;
+  std::int64_t stride = 0;  // elements between rows
+  std::int64_t rows = 0;
+  std::int64_t lines = 0;  // cache lines of each row
+};
+
 // dw[rows, columns] += a^T b over one chunk of packed tokens, for one block of dw.
 template <typename Element>
 struct WeightBlock {
@@ -59,11 +68,7 @@ struct WeightBlock {
   bool transposed = false;   // only if Engine::packs_x_once: dw is [columns, rows]
   std::int64_t rows = 0;     // of dw: columns of dy
   std::int64_t columns = 0;  // of dw: columns of x
-  // What is read after this block, prefetched into L2: a cache line of each of `next_count` rows,
-  // `next_stride` elements apart.
-  const Element* next = nullptr;
-  std::int64_t next_stride = 0;
-  std::int64_t next_count = 0;
+  NextRows<Element> next;
 };
 
 // Gap between two panels of a packed chunk, in elements. Packers may write one vector past the end

@@ -11,6 +11,9 @@
 namespace tilewright::kernels {
 namespace {
 
+// Tokens of dy that are packed and then summed for the bias gradient while they are in the cache; a
+// multiple of every granularity.
+constexpr std::int64_t kPackedTokens = 64;
 constexpr std::int64_t kL2Rows = 320 * 1024;  // bytes of left rows; the rest of L2 is for panels
 
 // How a product [rows, columns] with the summed dimension k is cut.
@@ -288,20 +291,44 @@ std::size_t backward_weight_scratch(const Engine<Activation>& engine, std::int64
   return plan.packed_x + plan.bytes * static_cast<std::size_t>(threads);
 }
 
-// Adds dy of one segment to the bias gradient, in the tree order of the weight gradient.
+// The bias gradient of some columns of dy, in the tree order of the weight gradient.
 template <typename Activation>
-void sum_bias(const Engine<Activation>& engine, const Segment& segment, const Activation* dy,
-              std::int64_t ld, std::int64_t tokens, std::int64_t columns, float* slots,
-              std::int64_t stride, float* dbias) {
-  float* sums = slots + segment.level * stride;
-  if (segment.fresh) std::fill_n(sums, columns, 0.0f);
-  engine.add_rows(dy, ld, tokens, columns, sums);
-  for (int m = 0; m < segment.local_merges + segment.merges; ++m) {
-    const float* right = sums;
-    sums -= stride;
-    for (std::int64_t c = 0; c < columns; ++c) sums[c] += right[c];
+class BiasSums {
+ public:
+  // `slots`: those of the weight gradient, of `stride` sums each.
+  BiasSums(const Engine<Activation>& engine, float* slots, std::int64_t stride,
+           std::int64_t columns, float* dbias)
+      : engine_(engine), slots_(slots), stride_(stride), columns_(columns), dbias_(dbias) {}
+
+  void begin(const Segment& segment) {
+    if (segment.fresh) std::fill_n(sums(segment), columns_, 0.0f);
   }
-  if (segment.last) std::copy_n(sums, columns, dbias);
+  void add(const Segment& segment, const Activation* dy, std::int64_t ld, std::int64_t tokens) {
+    engine_.add_rows(dy, ld, tokens, columns_, sums(segment));
+  }
+  void finish(const Segment& segment) {
+    float* left = sums(segment);
+    for (int m = 0; m < segment.local_merges + segment.merges; ++m) {
+      const float* right = left;
+      left -= stride_;
+      for (std::int64_t c = 0; c < columns_; ++c) left[c] += right[c];
+    }
+    if (segment.last) std::copy_n(left, columns_, dbias_);
+  }
+
+ private:
+  float* sums(const Segment& segment) const { return slots_ + segment.level * stride_; }
+  const Engine<Activation>& engine_;
+  float* slots_;
+  std::int64_t stride_;
+  std::int64_t columns_;
+  float* dbias_;
+};
+
+// Cache lines of `elements` consecutive elements that begin with a line.
+template <typename Activation>
+std::int64_t lines(std::int64_t elements) {
+  return ceil_div(elements * static_cast<std::int64_t>(sizeof(Activation)), 64);
 }
 
 // Packs all tokens of x, each shard padded to the granularity.
@@ -334,11 +361,14 @@ void sum_biases(const Engine<Activation>& engine, ThreadPool& pool, const Activa
     float* const slots = reinterpret_cast<float*>(
         scratch + static_cast<std::size_t>(thread) * plan.bytes + plan.bias_offset);
     const std::int64_t first = task * columns;
+    BiasSums<Activation> bias(engine, slots, columns, std::min(columns, n - first), dbias + first);
     ChunkReader reader(shards, plan.tokens, engine.granularity);
     for (Chunk chunk; reader.next(chunk);) {
       for (int s = 0; s < chunk.count; ++s) {
-        sum_bias(engine, chunk.segments[s], dy + chunk.first_row[s] * n + first, n,
-                 chunk.row_count[s], std::min(columns, n - first), slots, columns, dbias + first);
+        const Segment& segment = chunk.segments[s];
+        bias.begin(segment);
+        bias.add(segment, dy + chunk.first_row[s] * n + first, n, chunk.row_count[s]);
+        bias.finish(segment);
       }
     }
   });
@@ -382,20 +412,25 @@ void backward_weight(const Engine<Activation>& engine, ThreadPool& pool, const A
     block.transposed = transposed;
     block.rows = std::min(plan.rows, n - row);
     const std::int64_t column_end = std::min(column + plan.columns, k);
+    const bool sum_bias = dbias != nullptr && column == 0;
+    BiasSums<Activation> bias(engine, bias_slots, plan.rows, block.rows, dbias + row);
     ChunkReader reader(shards, plan.tokens, engine.granularity);
     std::int64_t first_group = 0;  // of the chunk, in x that is packed once
     for (Chunk chunk; reader.next(chunk);) {
       block.segments = chunk.segments.data();
       block.segment_count = chunk.count;
       for (int s = 0; s < chunk.count; ++s) {
-        const Activation* from = dy + chunk.first_row[s] * n + row;
-        engine.pack_dy(from, n, chunk.row_count[s], block.rows,
-                       packed_dy + chunk.first_token(s, engine.granularity) * engine.mr,
-                       plan.dy_stride);
-        if (dbias != nullptr && column == 0) {
-          sum_bias(engine, chunk.segments[s], from, n, chunk.row_count[s], block.rows, bias_slots,
-                   plan.rows, dbias + row);
+        const Segment& segment = chunk.segments[s];
+        if (sum_bias) bias.begin(segment);
+        for (std::int64_t t = 0; t < chunk.row_count[s]; t += kPackedTokens) {
+          const std::int64_t tokens = std::min(kPackedTokens, chunk.row_count[s] - t);
+          const Activation* from = dy + (chunk.first_row[s] + t) * n + row;
+          engine.pack_dy(from, n, tokens, block.rows,
+                         packed_dy + (chunk.first_token(s, engine.granularity) + t) * engine.mr,
+                         plan.dy_stride);
+          if (sum_bias) bias.add(segment, from, n, tokens);
         }
+        if (sum_bias) bias.finish(segment);
       }
       const std::int64_t groups = chunk.groups();
       block.slots = reinterpret_cast<float*>(thread_scratch + plan.slots_offset);
@@ -403,17 +438,23 @@ void backward_weight(const Engine<Activation>& engine, ThreadPool& pool, const A
         block.columns = std::min<std::int64_t>(engine.nr, column_end - c);
         block.dw = dw + (transposed ? c * ldw + row : row * ldw + c);
         if (engine.packs_x_once) {
-          constexpr std::int64_t kLine = 64 / sizeof(Activation);
           block.b =
               all_x + c / engine.nr * plan.x_stride + first_group * engine.granularity * engine.nr;
-          block.next = block.b + plan.x_stride;
-          block.next_stride = kLine;
-          block.next_count =
-              c + engine.nr < column_end ? groups * engine.granularity * engine.nr / kLine : 0;
+          block.next = {};
+          if (c + engine.nr < column_end) {
+            block.next = {block.b + plan.x_stride, 0, 1,
+                          lines<Activation>(groups * engine.granularity * engine.nr)};
+          }
         } else {
-          block.next = x + chunk.first_row[0] * k + c + engine.nr;
-          block.next_stride = k;
-          block.next_count = c + engine.nr < column_end ? chunk.rows() : 0;
+          // The next panel of x, or the rows of dy of the next chunk, to which panels of packed dy
+          // that are no longer used leave L2.
+          if (c + engine.nr < column_end) {
+            block.next = {x + chunk.first_row[0] * k + c + engine.nr, k, chunk.rows(), 1};
+          } else {
+            const std::int64_t end = chunk.first_row[0] + chunk.rows();
+            block.next = {dy + end * n + row, n, std::min(plan.tokens, shards.back() - end),
+                          lines<Activation>(block.rows)};
+          }
           for (int s = 0; s < chunk.count; ++s) {
             engine.pack_x(x + chunk.first_row[s] * k + c, k, chunk.row_count[s], block.columns,
                           packed_x + chunk.first_token(s, engine.granularity) * engine.nr, 0);

@@ -18,6 +18,36 @@ inline void narrow(float x, bf16& out) { out = runtime::to_bf16(x); }
 inline void narrow(float x, float& out) { out = x; }
 inline void narrow(bf16 x, bf16& out) { out = x; }
 
+constexpr std::int64_t kCacheLine = 64;  // bytes
+
+// Prefetches the lines of NextRows, some at each call: many at once would occupy the buffers for
+// cache misses, and the product would wait for its operands.
+template <typename Element>
+class NextLines {
+ public:
+  explicit NextLines(const NextRows<Element>& next)
+      : next_(next), left_(next.rows * next.lines), line_(start()) {}
+  std::int64_t left() const { return left_; }
+  void prefetch(std::int64_t lines) {
+    for (; lines > 0 && left_ > 0; --lines, --left_) {
+      __builtin_prefetch(line_, 0, 2);
+      line_ += kCacheLine;
+      if (++column_ == next_.lines) {
+        column_ = 0;
+        next_.first += next_.stride;
+        line_ = start();
+      }
+    }
+  }
+
+ private:
+  const char* start() const { return reinterpret_cast<const char*>(next_.first); }
+  NextRows<Element> next_;
+  std::int64_t left_;
+  std::int64_t column_ = 0;  // line of the row
+  const char* line_;
+};
+
 // Packs one panel of up to W columns; the rows of `in` are the summed dimension.
 template <int W, int G, typename In, typename Element>
 void pack_panel(const In* in, std::int64_t ld, std::int64_t rows, std::int64_t padded_rows,

@@ -227,12 +227,16 @@ void forward_block(const ForwardBlock<typename P::Element>& block) {
   }
 }
 
+// Prefetches `next_lines` of `next` per segment.
 template <class P, int MR>
 void weight_tile(const WeightBlock<typename P::Element>& block, const typename P::Element* a,
-                 const typename P::Element* b, float* slots, float* dw, std::int64_t columns) {
+                 const typename P::Element* b, float* slots, float* dw, std::int64_t columns,
+                 NextLines<typename P::Element>& next, std::int64_t next_lines) {
   constexpr int kColumns = P::kVectors * P::kLanes;
   constexpr int kSlot = P::kRows * kColumns;
-  constexpr int kTileBytes = MR * kColumns * sizeof(float);
+  constexpr int kRowLines = kColumns * sizeof(float) / kCacheLine;
+  constexpr int kLines = MR * kRowLines;
+  constexpr std::int64_t kLine = kCacheLine / sizeof(float);
   for (std::int64_t s = 0; s < block.segment_count; ++s) {
     const Segment& segment = block.segments[s];
     Tile<P, MR> tile;
@@ -243,19 +247,25 @@ void weight_tile(const WeightBlock<typename P::Element>& block, const typename P
     }
     const bool direct = segment.last && columns == kColumns;
     float* slot = slots + (segment.level - segment.local_merges) * kSlot;
-    // Prefetches from L2 the data read or written after the sum, and the sum that the next tile
-    // continues.
-    if (!segment.local) {
-      for (int m = segment.merges > 0 ? 1 : 0; m <= segment.merges; ++m) {
-        prefetch<kTileBytes>(slot - m * kSlot);
-      }
+    // The segment is added in slices, one per line of the tile, and each first prefetches what is
+    // read or written after the segment: lines of the sums that are merged or of the place that is
+    // written, of the sum that the next tile continues, and of what is read after the block.
+    const int sums = segment.local ? 0 : segment.merges > 0 ? segment.merges : direct ? 0 : 1;
+    const float* const lowest = slot - (segment.local ? 0 : segment.merges) * kSlot;
+    const bool continues = s == 0 && !segment.fresh;
+    const std::int64_t slice = segment.groups / kLines;
+    const typename P::Element* left = a + segment.first_group * PanelRows<P>::kStep;
+    const typename P::Element* right = b + segment.first_group * kColumns * P::kGroup;
+    for (std::int64_t i = 0; i < kLines; ++i) {
+      for (int m = 0; m < sums; ++m) __builtin_prefetch(lowest + m * kSlot + i * kLine, 1);
+      if (direct) __builtin_prefetch(dw + i / kRowLines * block.ldw + i % kRowLines * kLine, 1);
+      if (continues) __builtin_prefetch(slot + block.slot_count * kSlot + i * kLine, 1);
+      next.prefetch((next_lines + kLines - 1) / kLines);
+      tile.accumulate(left, PanelRows<P>{}, right, slice);
+      left += slice * PanelRows<P>::kStep;
+      right += slice * kColumns * P::kGroup;
     }
-    if (direct) {
-      for (int r = 0; r < MR; ++r) prefetch<kTileBytes / MR>(dw + r * block.ldw);
-    }
-    if (s == 0 && !segment.fresh) prefetch<kTileBytes>(slot + block.slot_count * kSlot);
-    tile.accumulate(a + segment.first_group * PanelRows<P>::kStep, PanelRows<P>{},
-                    b + segment.first_group * kColumns * P::kGroup, segment.groups);
+    tile.accumulate(left, PanelRows<P>{}, right, segment.groups - kLines * slice);
     for (int m = 1; m <= segment.local_merges; ++m) {
       tile.add_left(block.local + (segment.level - m) * kSlot);
     }
@@ -279,11 +289,12 @@ void weight_tile(const WeightBlock<typename P::Element>& block, const typename P
 template <class P, int MR>
 void weight_rows(int rows, const WeightBlock<typename P::Element>& block,
                  const typename P::Element* a, const typename P::Element* b, float* slots,
-                 float* dw, std::int64_t columns) {
+                 float* dw, std::int64_t columns, NextLines<typename P::Element>& next,
+                 std::int64_t next_lines) {
   if (rows == MR) {
-    weight_tile<P, MR>(block, a, b, slots, dw, columns);
+    weight_tile<P, MR>(block, a, b, slots, dw, columns, next, next_lines);
   } else if constexpr (MR > 1) {
-    weight_rows<P, MR - 1>(rows, block, a, b, slots, dw, columns);
+    weight_rows<P, MR - 1>(rows, block, a, b, slots, dw, columns, next, next_lines);
   }
 }
 
@@ -292,20 +303,16 @@ void weight_block(const WeightBlock<typename P::Element>& block) {
   constexpr int kColumns = P::kVectors * P::kLanes;
   float* slots = block.slots;
   const typename P::Element* b = block.b;
-  // Each tile prefetches its share of the rows that are packed next.
-  const std::int64_t tiles = (block.rows + P::kRows - 1) / P::kRows;
-  const std::int64_t share = (block.next_count + tiles - 1) / tiles;
-  std::int64_t next = 0;
+  const std::int64_t tiles = ceil_div(block.rows, P::kRows) * ceil_div(block.columns, kColumns);
+  NextLines<typename P::Element> next(block.next);
+  const std::int64_t next_lines = ceil_div(next.left(), tiles * block.segment_count);
   for (std::int64_t c = 0; c < block.columns; c += kColumns, b += block.b_stride) {
     const std::int64_t columns = block.columns - c < kColumns ? block.columns - c : kColumns;
     const typename P::Element* a = block.a;
     for (std::int64_t r = 0; r < block.rows; r += P::kRows, a += block.a_stride) {
-      for (std::int64_t i = 0; i < share && next < block.next_count; ++i, ++next) {
-        __builtin_prefetch(block.next + next * block.next_stride, 0, 2);
-      }
       const std::int64_t rows = block.rows - r < P::kRows ? block.rows - r : P::kRows;
       weight_rows<P, P::kRows>(static_cast<int>(rows), block, a, b, slots,
-                               block.dw + r * block.ldw + c, columns);
+                               block.dw + r * block.ldw + c, columns, next, next_lines);
       slots += block.slot_count * P::kRows * kColumns;
     }
   }
