@@ -204,15 +204,20 @@ void attention_forward_head(const AttentionForward<Activation>& a, const Dropout
   Activation* const context = a.context + h.context_offset;
   const Left<E> keys = as_left(h.k, h.stride, h.keys, D, w.keys, w.in_place(S));
   pack_rows(h.v, h.stride, h.keys, D, w.value_rows);
+  const std::int64_t parts = ceil_div(h.keys, kStrip);
+  RowsAhead<const Activation, false> next_head(S, D, parts * ceil_div(S, kForwardQueries));
   if (another) {
-    prefetch_rows(h.q + D, h.stride, S, D);
-    prefetch_rows(h.k + D, h.stride, h.keys, D);
-    prefetch_rows(h.v + D, h.stride, h.keys, D);
+    for (const Activation* p : {h.q, h.k, h.v}) next_head.add(p + D, h.stride);
   }
   for (std::int64_t i0 = 0; i0 < S; i0 += kForwardQueries) {
     const std::int64_t m = S - i0 < kForwardQueries ? S - i0 : kForwardQueries;
     const std::int64_t n = round_up(m, kLanes);
-    prefetch_rows_for_write(context + i0 * h.width, h.width, m, D);
+    RowsAhead<Activation, true> results(m, D, parts);
+    results.add(context + i0 * h.width, h.width);
+    const auto prefetch_part = [&] {
+      next_head.prefetch_part();
+      results.prefetch_part();
+    };
     pack_transposed(h.q + i0 * h.stride, h.stride, m, D, w.queries_t);
     alignas(64) float largest[kForwardQueries];
     alignas(64) float sums[2][kForwardQueries] = {};
@@ -221,6 +226,7 @@ void attention_forward_head(const AttentionForward<Activation>& a, const Dropout
     for (std::int64_t j = 0; j < h.keys; j += kStrip) {
       const std::int64_t rows = h.keys - j < kStrip ? h.keys - j : kStrip;
       float* s = w.scores + j * w.Q;
+      prefetch_part();
       product(rows, n, D / kPack, from_row(keys, j), w.queries_t, Sums{s, w.Q, nullptr, 0});
       for_panels(n, [&](std::int64_t c, auto count) {
         raise_maximum<count.value>(s + c, w.Q, rows, largest + c);
@@ -419,11 +425,11 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
   const Left<E> keys = as_left(h.k, h.stride, h.keys, D, w.keys, w.in_place(S));
   const Left<E> values = as_left(h.v, h.stride, h.keys, D, w.values, w.in_place(S));
   pack_rows(h.k, h.stride, h.keys, D, w.key_rows);
+  const std::int64_t parts = ceil_div(h.keys, kStrip);
+  RowsAhead<const Activation, false> next_head(S, D, parts * ceil_div(S, kBackwardQueries));
   if (another) {
-    prefetch_rows(h.q + D, h.stride, S, D);
-    prefetch_rows(h.k + D, h.stride, h.keys, D);
-    prefetch_rows(h.v + D, h.stride, h.keys, D);
-    prefetch_rows(d_context + D, h.width, S, D);
+    for (const Activation* p : {h.q, h.k, h.v}) next_head.add(p + D, h.stride);
+    next_head.add(d_context + D, h.width);
   }
   // dP and dS are computed without the factors of dropout and of the scores.
   const float ds_factor = h.scale * stream.scale;
@@ -441,11 +447,15 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
     pack_transposed(d_out, h.width, m, D, w.d_out_t);
     pack_rows(q, h.stride, m, D, w.query_rows);
     pack_rows(d_out, h.width, m, D, w.d_out_rows);
-    prefetch_rows_for_write(dq + i0 * h.stride, h.stride, m, D);
-    if (last) {
-      prefetch_rows_for_write(dk, h.stride, S, D);
-      prefetch_rows_for_write(dv, h.stride, S, D);
-    }
+    RowsAhead<Activation, true> d_queries(m, D, parts);
+    d_queries.add(dq + i0 * h.stride, h.stride);
+    RowsAhead<Activation, true> d_key_values(last ? S : 0, D, parts);
+    for (Activation* p : {dk, dv}) d_key_values.add(p, h.stride);
+    const auto prefetch_part = [&] {
+      next_head.prefetch_part();
+      d_queries.prefetch_part();
+      d_key_values.prefetch_part();
+    };
     alignas(64) float shift[kBackwardQueries];
     alignas(64) float sums[kBackwardQueries] = {};
     alignas(64) float totals[kBackwardQueries] = {};
@@ -470,6 +480,7 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
       const std::int64_t rows = h.keys - j < kStrip ? h.keys - j : kStrip;
       float* const s = w.scores + j * w.Q;
       float* const d = w.d_scores + j * w.Q;
+      prefetch_part();
       if (kPairs) compute_scores(j, rows);
       product(rows, n, D / kPack, from_row(values, j), w.d_out_t, Sums{d, w.Q, nullptr, 0});
       for (std::int64_t block = 0; block * kDropoutBlock < n; ++block) {
@@ -489,15 +500,15 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
     }
     if constexpr (!kPairs) {
       // Divides the D elements of each query by the sum, which is cheaper than dividing S of P and dS.
-      alignas(64) float parts[kBackwardQueries];
+      alignas(64) float inverses[kBackwardQueries];
       for (std::int64_t c = 0; c < n; c += kLanes) {
-        const Vec part = broadcast(1.0f) / load(totals + c);
-        store(parts + c, part);
-        store(sums + c, load(sums + c) * part);
-        store(factors + c, load(factors + c) * part);
+        const Vec inverse = broadcast(1.0f) / load(totals + c);
+        store(inverses + c, inverse);
+        store(sums + c, load(sums + c) * inverse);
+        store(factors + c, load(factors + c) * inverse);
       }
-      scale_rows(w.d_out_rows, m, w.Dp, parts);
-      scale_rows(w.query_rows, m, w.Dp, parts);
+      scale_rows(w.d_out_rows, m, w.Dp, inverses);
+      scale_rows(w.query_rows, m, w.Dp, inverses);
     }
     for (std::int64_t j = 0; j < h.keys; j += kStrip) {
       const std::int64_t rows = h.keys - j < kStrip ? h.keys - j : kStrip;

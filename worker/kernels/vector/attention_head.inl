@@ -63,15 +63,45 @@ inline void prefetch_rows(const Element* p, std::int64_t stride, std::int64_t ro
     }
   }
 }
-template <typename Element>
-inline void prefetch_rows_for_write(Element* p, std::int64_t stride, std::int64_t rows,
-                                    std::int64_t D) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t d = 0; d < D; d += 64 / static_cast<std::int64_t>(sizeof(Element))) {
-      prefetch_for_write(p + i * stride + d);
+
+// Prefetches rows of D elements of up to four matrices in equal parts between other work: all at
+// once they would occupy the core's buffers for cache misses, and products would wait for their
+// operands.
+template <typename Element, bool kWrite>
+class RowsAhead {
+ public:
+  RowsAhead(std::int64_t rows, std::int64_t D, std::int64_t parts)
+      : rows_(rows), D_(D), rows_per_part_(ceil_div(rows, parts)) {}
+  void add(Element* first, std::int64_t stride) { matrices_[count_++] = {first, stride}; }
+  void prefetch_part() {
+    const std::int64_t rows = smaller(rows_per_part_, rows_);
+    rows_ -= rows;
+    for (int m = 0; m < count_; ++m) {
+      Element* row = matrices_[m].next;
+      for (std::int64_t r = 0; r < rows; ++r, row += matrices_[m].stride) {
+        for (std::int64_t d = 0; d < D_; d += 64 / static_cast<std::int64_t>(sizeof(Element))) {
+          if constexpr (kWrite) {
+            prefetch_for_write(row + d);
+          } else {
+            prefetch(row + d);
+          }
+        }
+      }
+      matrices_[m].next = row;
     }
   }
-}
+
+ private:
+  struct Matrix {
+    Element* next;  // row
+    std::int64_t stride;
+  };
+  Matrix matrices_[4];
+  int count_ = 0;
+  std::int64_t rows_;  // left
+  std::int64_t D_;
+  std::int64_t rows_per_part_;
+};
 
 }  // namespace
 }  // namespace tilewright::kernels
