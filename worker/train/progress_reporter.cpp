@@ -23,10 +23,7 @@ ProgressReporter::ProgressReporter(const Job& job, const Trainer& trainer,
       exact_(job.settings.exact) {
   // A resumed training has not gone back to step 0.
   progress_.step = trainer.step();
-  if (job.schedule.steps_per_epoch > 0) {
-    progress_.epoch_of_data =
-        static_cast<double>(trainer.step()) / static_cast<double>(job.schedule.steps_per_epoch);
-  }
+  progress_.epoch_of_data = trainer.state().epoch;
   progress_.total_steps = job.schedule.total_steps;
   progress_.last_checkpoint_step = trainer.last_checkpoint_step();
   progress_.metrics = last_evaluation_metrics(trainer.state());

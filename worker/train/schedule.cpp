@@ -25,6 +25,11 @@ std::int64_t count_steps(double setting, std::int64_t total_steps) {
   return static_cast<std::int64_t>(setting);
 }
 
+// Examples in a micro-batch of all processes.
+std::int64_t micro_batch_size(const TrainingSettings& settings, std::int64_t global_batch) {
+  return global_batch / settings.gradient_accumulation_steps;
+}
+
 // One half of a cosine: 1 at 0, 0 at 1.
 double half_cosine(double progress) { return 0.5 * (1 + std::cos(std::numbers::pi * progress)); }
 
@@ -53,6 +58,12 @@ double Schedule::learning_rate(std::int64_t step) const {
   TW_CHECK(false, "unknown decay {}", static_cast<int>(decay));
 }
 
+double Schedule::epoch_after(std::int64_t steps) const {
+  return static_cast<double>(steps / steps_per_epoch) +
+         static_cast<double>(steps % steps_per_epoch * micro_batches_per_step) /
+             static_cast<double>(micro_batches_per_epoch);
+}
+
 bool Schedule::is_due(std::string_view strategy, std::int64_t interval, std::int64_t step) const {
   if (strategy == "steps") return interval > 0 && step % interval == 0;
   return strategy == "epoch" && (step % steps_per_epoch == 0 || step == total_steps);
@@ -69,14 +80,17 @@ bool Schedule::is_due_before_end(std::string_view strategy, std::int64_t interva
 std::int64_t examples_per_epoch(const TrainingSettings& settings, std::int64_t examples,
                                 std::int64_t global_batch) {
   if (!settings.dataloader_drop_last) return examples;
-  return examples - examples % (global_batch / settings.gradient_accumulation_steps);
+  return examples - examples % micro_batch_size(settings, global_batch);
 }
 
 Schedule make_schedule(const TrainingSettings& settings, std::int64_t examples,
                        std::int64_t global_batch) {
   const std::int64_t used = examples_per_epoch(settings, examples, global_batch);
   Schedule schedule;
+  const std::int64_t micro_batch = micro_batch_size(settings, global_batch);
   schedule.steps_per_epoch = (used + global_batch - 1) / global_batch;
+  schedule.micro_batches_per_epoch = (used + micro_batch - 1) / micro_batch;
+  schedule.micro_batches_per_step = settings.gradient_accumulation_steps;
   schedule.total_steps =
       settings.max_steps > 0
           ? settings.max_steps

@@ -15,6 +15,9 @@ enum class Decay { kLinear, kConstant, kCosine, kCosineWithRestarts, kPolynomial
 struct Schedule {
   // ceil(examples / global batch): the last batch may be short.
   std::int64_t steps_per_epoch = 0;
+  // Micro-batches of all processes in an epoch, and in each of its steps but a shorter last one.
+  std::int64_t micro_batches_per_epoch = 0;
+  std::int64_t micro_batches_per_step = 1;
   std::int64_t total_steps = 0;   // max_steps, or ceil(epochs * steps_per_epoch)
   std::int64_t warmup_steps = 0;  // warmup_steps, or ceil(warmup_ratio * total_steps)
   // Steps between log lines, evaluations and checkpoints: the settings, of which a fraction is
@@ -29,6 +32,10 @@ struct Schedule {
   // transformers.get_scheduler() with its default parameters (half a cosine, one cycle of the
   // cosine with restarts, a polynomial of power 1 that ends at 1e-7).
   double learning_rate(std::int64_t step) const;
+
+  // Epochs of data that `steps` steps have taken. Like the Trainer it counts micro-batches, so with
+  // gradient accumulation a shorter last step of an epoch is a smaller part of it. For a training.
+  double epoch_after(std::int64_t steps) const;
 
   // Whether something happens after `step` steps: with the strategy "steps" every `interval` steps,
   // with "epoch" at the end of each epoch and of the training, with any other never.

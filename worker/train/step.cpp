@@ -115,7 +115,7 @@ StepReport TrainingStep<Activation>::begin_report(std::int64_t step,
   StepReport report;
   report.step = step + 1;
   report.total_steps = job_.schedule.total_steps;
-  report.epoch = static_cast<double>(step + 1) / static_cast<double>(job_.schedule.steps_per_epoch);
+  report.epoch = job_.schedule.epoch_after(report.step);
   report.examples = static_cast<std::int64_t>(examples.size());
   report.learning_rate = job_.schedule.learning_rate(step);
   for (const std::int32_t example : examples) {

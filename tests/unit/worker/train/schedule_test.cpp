@@ -30,6 +30,26 @@ TEST(Schedule, CountsStepsAsHuggingFacesTrainer) {
   EXPECT_EQ(make_schedule(settings, 3668, 32).total_steps, 100);
 }
 
+// Trainer._inner_training_loop: epoch + (step + 1) / steps_in_epoch after an optimizer step, where
+// `step` and steps_in_epoch count micro-batches.
+TEST(Schedule, CountsAnEpochInMicroBatches) {
+  TrainingSettings settings;
+  settings.gradient_accumulation_steps = 4;
+  const Schedule s = make_schedule(settings, 80, 32);  // ten micro-batches of 8
+  ASSERT_EQ(s.steps_per_epoch, 3);
+  EXPECT_EQ(s.epoch_after(0), 0);
+  EXPECT_DOUBLE_EQ(s.epoch_after(1), 0.4);
+  EXPECT_DOUBLE_EQ(s.epoch_after(2), 0.8);
+  EXPECT_EQ(s.epoch_after(3), 1);
+  EXPECT_DOUBLE_EQ(s.epoch_after(4), 1.4);
+  EXPECT_EQ(s.epoch_after(6), 2);
+  EXPECT_DOUBLE_EQ(make_schedule(settings, 81, 32).epoch_after(2), 8.0 / 11);
+  settings.dataloader_drop_last = true;
+  EXPECT_DOUBLE_EQ(make_schedule(settings, 87, 32).epoch_after(2), 0.8);
+  settings.gradient_accumulation_steps = 1;
+  EXPECT_DOUBLE_EQ(make_schedule(settings, 80, 32).epoch_after(1), 0.5);
+}
+
 // transformers.get_linear_schedule_with_warmup:
 // step / warmup, then (total - step) / (total - warmup).
 TEST(Schedule, RisesOverTheWarmUpAndFallsToZero) {
