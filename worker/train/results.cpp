@@ -95,18 +95,19 @@ MetricsJson train_metrics(const Job& job, const Trainer& trainer) {
   return train;
 }
 
-// With the entries that the Trainer adds at the end: the evaluation, unless one was made after the
-// last step, and the summary of the training.
+// With the entries that the Trainer adds at the end: the summary of the training, and before it the
+// evaluations, unless the history has that of the same examples and weights.
 std::string final_state_json(checkpoint::TrainerState state, const MetricsJson& train,
+                             std::int64_t weights_step,
                              std::span<const EvaluationResult> evaluations) {
-  const auto evaluated = [&](const nlohmann::json& entry) {
-    return entry.contains("eval_runtime") &&
-           entry.value("step", std::int64_t{0}) == state.global_step;
-  };
-  if (std::ranges::none_of(state.log_history, evaluated)) {
-    for (const EvaluationResult& evaluation : evaluations) {
-      state.log_history.push_back(evaluation_entry(evaluation, state));
-    }
+  const bool has_last_weights = weights_step == state.global_step;
+  for (const EvaluationResult& evaluation : evaluations) {
+    const auto is_same = [&](const nlohmann::json& entry) {
+      return entry.contains("eval_runtime" + evaluation.suffix) &&
+             entry.value("step", std::int64_t{0}) == state.global_step;
+    };
+    if (has_last_weights && std::ranges::any_of(state.log_history, is_same)) continue;
+    state.log_history.push_back(evaluation_entry(evaluation, state));
   }
   nlohmann::json summary = train;
   summary.erase("train_samples");
@@ -216,8 +217,8 @@ std::map<std::string, double> last_evaluation_metrics(const checkpoint::TrainerS
   return metrics;
 }
 
-Results make_results(const Job& job, const Trainer& trainer, runtime::Isa isa,
-                     std::span<const EvaluationResult> evaluations,
+Results make_results(const Job& job, const Trainer& trainer, std::int64_t weights_step,
+                     runtime::Isa isa, std::span<const EvaluationResult> evaluations,
                      std::span<const EvaluationResult> predictions) {
   Results results;
   MetricsJson all;
@@ -234,7 +235,7 @@ Results make_results(const Job& job, const Trainer& trainer, runtime::Isa isa,
     content["train_exact"] = job.settings.exact;
     add_file("train_results.json", content);
     results.files[checkpoint::kStateFile] =
-        final_state_json(trainer.state(), results.train, evaluations);
+        final_state_json(trainer.state(), results.train, weights_step, evaluations);
   }
   if (!evaluations.empty()) {
     add_evaluations(results, results.eval, "eval", "eval_samples",

@@ -31,9 +31,11 @@ struct Results {
   std::map<std::string, std::string> files;  // name -> content
 };
 
-// `isa`: of the trainer. `evaluations` and `predictions`: empty without do_eval and do_predict.
-Results make_results(const Job& job, const Trainer& trainer, runtime::Isa isa,
-                     std::span<const EvaluationResult> evaluations,
+// `weights_step`: the step after which the trainer's weights were those that it has now, an earlier
+// one than its own if it has loaded the best model. `isa`: of the trainer. `evaluations` and
+// `predictions`: empty without do_eval and do_predict.
+Results make_results(const Job& job, const Trainer& trainer, std::int64_t weights_step,
+                     runtime::Isa isa, std::span<const EvaluationResult> evaluations,
                      std::span<const EvaluationResult> predictions);
 
 // Adds the files (name -> content) of a run without a training to a directory, which may be that of a

@@ -407,16 +407,17 @@ class TrainingRun {
                   mesh.world() > 1 ? ", " + describe_exchange(reporter.rates()) : "");
       }
     }
+    std::int64_t weights_step = trainer_->step();
     if (settings_.do_train && settings_.load_best_model_at_end) {
-      const std::int64_t step = trainer_->load_best_model(mesh);
-      if (is_rank0) log_best_model(step);
+      weights_step = trainer_->load_best_model(mesh);
+      if (is_rank0) log_best_model(weights_step);
     }
     std::vector<EvaluationResult> evaluations;
     if (settings_.do_eval) evaluations = evaluate(mesh, reporter);
     std::vector<EvaluationResult> predictions;
     if (settings_.do_predict) predictions = predict(mesh, reporter);
     if (is_rank0) {
-      write_output(evaluations, predictions, reporter);
+      write_output(weights_step, evaluations, predictions, reporter);
       output_is_complete_ = true;
     }
     collectives::barrier(mesh, collective_deadline());
@@ -681,10 +682,11 @@ class TrainingRun {
               *metric);
   }
 
-  // Rank 0 only.
-  void write_output(std::span<const EvaluationResult> evaluations,
+  // Rank 0 only. `weights_step` as for make_results().
+  void write_output(std::int64_t weights_step, std::span<const EvaluationResult> evaluations,
                     std::span<const EvaluationResult> predictions, ProgressReporter& reporter) {
-    const Results results = make_results(job_, *trainer_, isa_, evaluations, predictions);
+    const Results results =
+        make_results(job_, *trainer_, weights_step, isa_, evaluations, predictions);
     if (settings_.output_dir.empty()) {
       printed_results_ = results.files.at(training_report::kAllResultsFile);
       return;

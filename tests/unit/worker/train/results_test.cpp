@@ -95,10 +95,12 @@ class ResultsTest : public ::testing::Test {
                             .steps = 1});
   }
   Results make(const std::vector<EvaluationResult>& predictions = {}) const {
-    return make_results(job_, trainer_, runtime::Isa::kAvx2, evaluations_, predictions);
+    return make_results(job_, trainer_, weights_step_, runtime::Isa::kAvx2, evaluations_,
+                        predictions);
   }
   Job job_;
   FinishedTrainer trainer_;
+  std::int64_t weights_step_ = 10;
   std::vector<EvaluationResult> evaluations_;
 };
 
@@ -147,8 +149,23 @@ TEST_F(ResultsTest, EndTheLogHistoryWithEvaluationAndSummary) {
   EXPECT_EQ(history[4], summary);
   trainer_.state_.log_history.push_back(evaluation_entry(evaluations_[0], trainer_.state_));
   history = history_of();
-  ASSERT_EQ(history.size(), 4u) << "evaluated after the last step already";
-  EXPECT_EQ(history[3], summary);
+  ASSERT_EQ(history.size(), 5u) << "the first set was evaluated after the last step already";
+  EXPECT_EQ(history[2].at("eval_accuracy"), 0.75);
+  EXPECT_EQ(history[3].at("eval_accuracy_mm"), 0.5);
+  EXPECT_EQ(history[4], summary);
+}
+
+TEST_F(ResultsTest, EndTheLogHistoryWithTheEvaluationOfTheBestModel) {
+  trainer_.state_.log_history.push_back(evaluation_entry(evaluations_[0], trainer_.state_));
+  evaluations_[0].metrics.front().second = 0.875;
+  weights_step_ = 4;
+  const auto history =
+      nlohmann::json::parse(make().files.at("trainer_state.json")).at("log_history");
+  ASSERT_EQ(history.size(), 6u);
+  EXPECT_EQ(history[2].at("eval_accuracy"), 0.75) << "of the last weights";
+  EXPECT_EQ(history[3].at("eval_accuracy"), 0.875);
+  EXPECT_EQ(history[3].at("step"), 10) << "the step of the evaluation, as with the Trainer";
+  EXPECT_EQ(history[4].at("eval_accuracy_mm"), 0.5);
 }
 
 TEST_F(ResultsTest, HaveNoEpochWithoutATraining) {
