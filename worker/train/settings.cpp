@@ -102,6 +102,33 @@ void resolve_evaluation(const TrainingArguments& arguments, Settings& settings) 
   if (!metric.starts_with(kEvaluationPrefix)) metric.insert(0, kEvaluationPrefix);
 }
 
+void resolve_shards(const Machine& machine, Settings& settings) {
+  // Without exact, ranks share the examples without regard to shards.
+  const std::int64_t workers = settings.do_train && settings.exact ? settings.max_workers : 1;
+  std::string_view source = "--virtual_shards";
+  if (settings.virtual_shards == 0) {
+    settings.virtual_shards = machine.virtual_shards;
+    source = env::kVirtualShards;
+  }
+  if (settings.virtual_shards > 0) {
+    const Status status =
+        collectives::check_shards(static_cast<int>(settings.virtual_shards),
+                                  static_cast<int>(workers), settings.global_batch);
+    if (status.ok()) return;
+    throw Failure(status.error().code, fmt::format("{}: {}", source, status.error().message));
+  }
+  settings.virtual_shards = choose_virtual_shards(settings.global_batch, settings.max_workers);
+  if (settings.virtual_shards >= workers) return;
+  throw Failure(ExitCode::kUsage,
+                fmt::format("found {} processes for a global batch of {} examples "
+                            "(--per_device_train_batch_size {} x {} processes x "
+                            "--gradient_accumulation_steps {}), expected at most {} processes, or "
+                            "larger values of these flags",
+                            workers, settings.global_batch, settings.per_device_train_batch_size,
+                            settings.nominal_workers, settings.gradient_accumulation_steps,
+                            settings.virtual_shards));
+}
+
 }  // namespace
 
 std::string known_task(std::string name) {
@@ -137,20 +164,7 @@ Settings make_settings(const TrainingArguments& arguments, const Machine& machin
   settings.global_batch =
       global_batch_size(settings.per_device_train_batch_size, settings.nominal_workers,
                         settings.gradient_accumulation_steps);
-  if (settings.virtual_shards == 0) settings.virtual_shards = machine.virtual_shards;
-  if (settings.virtual_shards == 0) {
-    settings.virtual_shards = choose_virtual_shards(settings.global_batch, settings.max_workers);
-  }
-  if (const Status status =
-          collectives::check_shards(static_cast<int>(settings.virtual_shards),
-                                    static_cast<int>(settings.max_workers), settings.global_batch);
-      !status.ok()) {
-    const std::string source = arguments.is_set("virtual_shards") ? "--virtual_shards: "
-                               : machine.virtual_shards > 0
-                                   ? fmt::format("{}: ", env::kVirtualShards)
-                                   : "";
-    throw Failure(status.error().code, source + status.error().message);
-  }
+  resolve_shards(machine, settings);
   return settings;
 }
 

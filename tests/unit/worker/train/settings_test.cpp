@@ -146,9 +146,9 @@ std::string refusal_of_only(const std::vector<std::string>& words) {
   return "";
 }
 
-std::string refusal_of(const std::vector<std::string>& words) {
+std::string refusal_of(const std::vector<std::string>& words, const Machine& machine = {}) {
   try {
-    resolve(words);
+    resolve(words, machine);
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.code(), ExitCode::kUsage);
     return failure.what();
@@ -363,11 +363,27 @@ TEST(Settings, CheckTheMetricOfTheUsersOwnFiles) {
 TEST(Settings, SayWhereTheNumberOfVirtualShardsIsFrom) {
   EXPECT_EQ(refusal_of({"--virtual_shards=3"}),
             "--virtual_shards: found 3 virtual shards, expected a power of two (1, 2, 4, ...)");
-  try {
-    resolve({}, {.virtual_shards = 3});
-    ADD_FAILURE() << "accepted";
-  } catch (const Failure& failure) {
-    EXPECT_THAT(failure.what(), ::testing::StartsWith("TILEWRIGHT_VIRTUAL_SHARDS: found 3 "));
+  EXPECT_THAT(refusal_of({}, {.virtual_shards = 3}),
+              ::testing::StartsWith("TILEWRIGHT_VIRTUAL_SHARDS: found 3 "));
+}
+
+TEST(Settings, SayWhichBatchIsTooSmallForTheProcesses) {
+  const auto refused = [](std::vector<std::string> words, std::int64_t processes) {
+    words.emplace_back("--per_device_train_batch_size=1");
+    return refusal_of(words, {.world = processes});
+  };
+  EXPECT_EQ(refused({}, 3),
+            "found 3 processes for a global batch of 3 examples (--per_device_train_batch_size 1 x "
+            "3 processes x --gradient_accumulation_steps 1), expected at most 2 processes, or "
+            "larger values of these flags");
+  EXPECT_EQ(refused({"--gradient_accumulation_steps=2", "--max_workers=16"}, 5),
+            "found 16 processes for a global batch of 10 examples (--per_device_train_batch_size 1 "
+            "x 5 processes x --gradient_accumulation_steps 2), expected at most 8 processes, or "
+            "larger values of these flags");
+  for (const std::int64_t processes : {2, 3, 4, 5, 6, 7, 8, 12}) {
+    EXPECT_EQ(refused({"--gradient_accumulation_steps=2"}, processes), "") << processes;
+    EXPECT_EQ(refused({"--exact=false"}, processes), "") << processes;
+    EXPECT_EQ(refused({"--do_eval"}, processes), "") << processes;
   }
 }
 

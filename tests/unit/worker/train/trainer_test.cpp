@@ -693,6 +693,23 @@ TEST_F(MemoryTest, ShardsMoveAwayFromASlowWorkerWithTheSameWeights) {
   EXPECT_TRUE(weights(*b) == weights(*one));
 }
 
+// Without exact there may be more workers than virtual shards, and than examples in a step: the last
+// step of an epoch has one.
+TEST_F(MemoryTest, AnInexactTrainingHasAnyNumberOfWorkers) {
+  job_ = make_job({"--exact=false", "--nominal_workers=3", "--per_device_train_batch_size=1"});
+  ASSERT_EQ(job_.settings.virtual_shards, 2);
+  const auto one = make_worker(), a = make_worker(), b = make_worker(), c = make_worker();
+  collectives::expect_no_errors(run_epoch({one.get()}, 6));
+  collectives::expect_no_errors(run_epoch({a.get(), b.get(), c.get()}, 6));
+  const auto& expected = one->trainer->state().log_history;
+  const auto& history = a->trainer->state().log_history;
+  ASSERT_EQ(history.size(), 6U) << history.dump();
+  for (std::size_t i = 0; i < history.size(); ++i) {
+    // Gradients differ by rounding, by some 1e-6 of their values.
+    EXPECT_NEAR(history[i].at("loss"), expected.at(i).at("loss"), 1e-5) << i;
+  }
+}
+
 // Only a training that is not exact changes its instruction set, and with it the trainer.
 TEST_F(MemoryTest, AnotherTrainerContinuesFromASavedState) {
   const std::vector<float> expected = undisturbed();
