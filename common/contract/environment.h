@@ -69,8 +69,8 @@ inline constexpr Variable kVariables[] = {
      "Port of that rendezvous on several hosts. Without it rank 0 publishes a free port; without "
      "PMI and PMIx the port is 29500. The agent sets it as torchrun does."},
     {"WORLD_SIZE", "tilewright-worker", "agent", "1",
-     "Processes of the job; the nominal size of the global batch without `--nominal_workers`. More "
-     "than 1 needs a rendezvous, or RANK and MASTER_ADDR."},
+     "Processes of the job, with `--nnodes MIN:MAX` those of MAX hosts; the global batch counts "
+     "them without `--nominal_workers`. More than 1 needs a rendezvous, or RANK and MASTER_ADDR."},
     {"RANK", "tilewright-worker", "agent", "", "Rank of the process in the job."},
     {"LOCAL_RANK", "tilewright-worker", "agent", "0", "Index of the process on its host."},
     {"LOCAL_WORLD_SIZE", "tilewright-worker", "agent", "1",

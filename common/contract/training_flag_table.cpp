@@ -242,10 +242,10 @@ std::vector<TrainingFlag> working_flags() {
               "together; the results do not depend on it."),
       differs(integer("gradient_accumulation_steps", &Settings::gradient_accumulation_steps, 1,
                       65536, "micro-batches per optimizer step"),
-              "The global batch counts the processes at the start and does not change when workers "
-              "join or leave. All examples of a step have the same weight: in a shorter last step "
-              "of an epoch the Trainer averages the means of micro-batches and processes, and "
-              "repeats examples to fill the batches of all processes."),
+              "The global batch counts nominal_workers and does not change when workers join or "
+              "leave. All examples of a step have the same weight: in a shorter last step of an "
+              "epoch the Trainer averages the means of micro-batches and processes, and repeats "
+              "examples to fill the batches of all processes."),
       boolean("gradient_checkpointing", &Settings::gradient_checkpointing,
               "recompute activations in the backward pass instead of keeping those of all layers: "
               "less memory, more time, the same weights"),
@@ -426,7 +426,8 @@ std::vector<TrainingFlag> working_flags() {
                                 "CPU; it turns exact off")),
       set_by_runtime(integer("nominal_workers", &Settings::nominal_workers, 0, kMaxVirtualShards,
                              "number of processes that determines the global batch size; 0: the "
-                             "number at the start")),
+                             "size of the job, under `agent --nnodes MIN:MAX` MAX times "
+                             "nproc_per_node")),
       set_by_runtime(integer("max_workers", &Settings::max_workers, 0, kMaxVirtualShards,
                              "maximum number of processes of the job; 0: nominal_workers")),
   };

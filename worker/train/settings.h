@@ -47,7 +47,7 @@ struct Settings : TrainingSettings {
 
 // What determines the settings, besides the flags.
 struct Machine {
-  std::int64_t world = 1;  // processes at the start, if nominal_workers or max_workers is 0
+  std::int64_t world = 1;           // of the launcher or WORLD_SIZE: nominal_workers if that is 0
   std::int64_t virtual_shards = 0;  // if the flag is 0; 0: automatic
   bool has_bf16 = true;             // the CPU has instructions for it: the default of --bf16
   // See find_model_task(). Its finetuning_task, if it is a known task, is that of an evaluation or a
