@@ -212,8 +212,9 @@ std::vector<TrainingFlag> working_flags() {
                                "train on the first N rows only; -1: all rows"))),
       or_minus_one(integer("max_eval_samples", &Settings::max_eval_samples, 1, kNoMaximum,
                            "evaluate on the first N rows only; -1: all rows")),
-      or_minus_one(integer("max_predict_samples", &Settings::max_predict_samples, 1, kNoMaximum,
-                           "predict the first N rows only; -1: all rows")),
+      differs(or_minus_one(integer("max_predict_samples", &Settings::max_predict_samples, 1,
+                                   kNoMaximum, "predict the first N rows only; -1: all rows")),
+              "Also limits MNLI's mismatched test set, of which run_glue.py predicts all rows."),
       // Batches.
       determines_weights(default_is(
           integer("max_seq_length", &Settings::max_seq_length, 4, 1e6,
