@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "common/base/clock.h"
 #include "common/contract/log_lines.h"
@@ -71,14 +72,21 @@ std::string describe_exchange(const Rates& rates) {
 ProgressPrinter::ProgressPrinter(Logger& logger, const ProgressOptions& options)
     : logger_(logger), options_(options) {}
 
+std::string ProgressPrinter::next_line(StepReport report, const Rates& rates, double peak_gflops) {
+  report.loss = std::exchange(loss_sum_, 0) / std::exchange(losses_, 0);
+  return describe(report, rates, peak_gflops);
+}
+
 void ProgressPrinter::show(const StepReport& report, const Rates& rates, double peak_gflops,
                            MonotonicTime now) {
+  loss_sum_ += report.loss;
+  ++losses_;
   const bool last = report.step == report.total_steps;
   if (!options_.terminal) {
     const bool due = options_.schedule->is_due(options_.logging_strategy,
                                                options_.schedule->logging_steps, report.step) ||
                      last || (report.step == 1 && options_.logging_first_step);
-    if (due) logger_.info("{}", describe(report, rates, peak_gflops));
+    if (due) logger_.info("{}", next_line(report, rates, peak_gflops));
     return;
   }
   if (now < next_bar_ && !last) return;
@@ -87,7 +95,7 @@ void ProgressPrinter::show(const StepReport& report, const Rates& rates, double 
   const std::int64_t full = kWidth * report.step / std::max<std::int64_t>(1, report.total_steps);
   std::string bar;
   for (std::int64_t i = 0; i < kWidth; ++i) bar += i < full ? "█" : "░";
-  std::fprintf(stderr, "\r\033[K%s %s", bar.c_str(), describe(report, rates, peak_gflops).c_str());
+  std::fprintf(stderr, "\r\033[K%s %s", bar.c_str(), next_line(report, rates, peak_gflops).c_str());
   std::fflush(stderr);
   drawn_ = true;
   if (last) end_line();

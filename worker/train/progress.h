@@ -83,15 +83,20 @@ struct ProgressOptions {
 class ProgressPrinter {
  public:
   ProgressPrinter(Logger& logger, const ProgressOptions& options);
-  // `peak_gflops` as for describe().
+  // After each step. A line has the mean loss of the steps since the line before it, as with the
+  // Trainer. `peak_gflops` as for describe().
   void show(const StepReport& report, const Rates& rates, double peak_gflops, MonotonicTime now);
   // Ends the bar's line, so that the next log line starts on a new one.
   void end_line();
 
  private:
+  std::string next_line(StepReport report, const Rates& rates, double peak_gflops);
+
   static constexpr std::chrono::milliseconds kBarInterval{100};
   Logger& logger_;
   ProgressOptions options_;
+  double loss_sum_ = 0;  // since the last line
+  int losses_ = 0;
   bool drawn_ = false;
   MonotonicTime next_bar_{};
 };

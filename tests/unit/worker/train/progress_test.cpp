@@ -1,5 +1,6 @@
 #include "worker/train/progress.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 
@@ -64,9 +65,10 @@ TEST(Describe, LeavesRoomForTheTimestampIn120Columns) {
   EXPECT_LE(describe(report, {9999, 1e6, 9e4, 99 * 3600.0 + 3599}, 9e4).size(), 90U);
 }
 
-// The steps whose lines the printer logs off a terminal, in a training of `total` steps.
-std::vector<std::int64_t> logged_steps(ProgressOptions options, std::int64_t logging_steps,
-                                       std::int64_t total) {
+// The lines that the printer logs off a terminal in a training of `total` steps, whose losses are
+// 1, 2, 3, ...
+std::vector<std::string> logged_lines(ProgressOptions options, std::int64_t logging_steps,
+                                      std::int64_t total) {
   Schedule schedule;
   schedule.logging_steps = logging_steps;
   schedule.steps_per_epoch = 4;
@@ -79,14 +81,30 @@ std::vector<std::int64_t> logged_steps(ProgressOptions options, std::int64_t log
   StepReport report;
   report.total_steps = total;
   for (report.step = 1; report.step <= total; ++report.step) {
+    report.loss = static_cast<double>(report.step);
     printer.show(report, {}, 100, monotonic_now());
   }
+  std::vector<std::string> lines;
+  std::istringstream stream(text.str());
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<std::int64_t> logged_steps(const ProgressOptions& options, std::int64_t logging_steps,
+                                       std::int64_t total) {
   std::vector<std::int64_t> steps;
-  std::istringstream lines(text.str());
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : logged_lines(options, logging_steps, total)) {
     steps.push_back(std::stoll(line.substr(line.find(' '))));
   }
   return steps;
+}
+
+// As the Trainer, whose log_history has the same means.
+TEST(ProgressPrinter, LogsTheMeanLossSinceTheLineBefore) {
+  EXPECT_THAT(logged_lines({.logging_first_step = true}, 4, 10),
+              ::testing::ElementsAre(
+                  ::testing::HasSubstr("loss 1.0000"), ::testing::HasSubstr("loss 3.0000"),
+                  ::testing::HasSubstr("loss 6.5000"), ::testing::HasSubstr("loss 9.5000")));
 }
 
 TEST(ProgressPrinter, LogsAtLoggingStepsAndAtTheLastStep) {
