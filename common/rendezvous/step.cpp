@@ -113,6 +113,8 @@ class Step {
   void raise_latest_epoch(Epoch epoch, const MemberId& who);
   // Handles a member of the current epoch that has not received its assignment yet.
   void resend_assignment(const Join& join, EpochMember& epoch_member);
+  // The member has, or is sent, the assignment of its epoch, which is the current one.
+  void enter_epoch(Member& member, EpochMember& epoch_member);
   // Handles a member of the current epoch that joins the next one.
   void rejoin(const Join& join, EpochMember& epoch_member);
   // Handles a member that reports its current epoch after a coordinator restart or a lost
@@ -508,11 +510,15 @@ void Step::resend_assignment(const Join& join, EpochMember& epoch_member) {
   if (const Member* member = find_member(join.who);
       epoch_member.present && (member == nullptr || !member->disconnected))
     return;
+  enter_epoch(upsert_member(join, MemberState::kInEpoch), epoch_member);
+  apply_due_transitions();
+}
+
+void Step::enter_epoch(Member& member, EpochMember& epoch_member) {
   epoch_member.present = true;
-  Member& member = upsert_member(join, MemberState::kInEpoch);
+  set_state(member, MemberState::kInEpoch);
   member.last_rank = rank_of(epoch_member);
   member.latest_epoch = s_.latest_epoch;
-  apply_due_transitions();
 }
 
 void Step::rejoin(const Join& join, EpochMember& epoch_member) {
@@ -600,6 +606,16 @@ void Step::adopt_epoch(const Join& join) {
     if (!superseded && !fenced) continue;
     if (superseded && !fenced) fence(peer.who);
     return end_epoch_of_replaced(epoch_member);
+  }
+  // Members that wait: the earlier coordinator ended before their assignment reached them.
+  for (EpochMember& epoch_member : s_.epoch_members) {
+    Member* member = find_member(epoch_member.peer.who);
+    if (member == nullptr || member->who == join.who || member->state != MemberState::kWaiting ||
+        std::ranges::find(member->isas, s_.isa) == member->isas.end()) {
+      continue;
+    }
+    send_assignment(epoch_member);
+    enter_epoch(*member, epoch_member);
   }
 }
 

@@ -292,14 +292,15 @@ class History {
       const auto* refuse = std::get_if<Refuse>(&action);
       return refuse != nullptr && join != nullptr && refuse->to == join->who;
     });
+    Epoch held = 0;
     if (join != nullptr && !refused) {
-      const Epoch held = join->held_assignment ? join->held_assignment->epoch : 0;
+      if (join->held_assignment) held = join->held_assignment->epoch;
       highest_ = std::max({highest_, join->after_epoch, held});
       if (held != 0) processes_[join->who].holds = join->held_assignment;
     }
     if (const auto* leave = std::get_if<Leave>(&event); leave != nullptr && !stale)
       check_left(leave->who, before, actions);
-    check_actions(before, actions);
+    check_actions(before, actions, held);
     check_state(before);
   }
 
@@ -361,7 +362,8 @@ class History {
     return false;
   }
 
-  void check_actions(const State& before, const Actions& actions) {
+  // `held`: the epoch of the assignment that the sender of a join holds; 0: none.
+  void check_actions(const State& before, const Actions& actions, Epoch held) {
     std::vector<Assign> assigns;
     for (const Action& action : actions) {
       if (const auto* end = std::get_if<EndEpoch>(&action)) {
@@ -403,7 +405,8 @@ class History {
     }
     std::erase_if(assigns,
                   [&](const Assign& assign) { return assign.assignment.epoch != state_.epoch(); });
-    const bool formed = state_.current() &&
+    // An epoch that a member holds is adopted: its other members may receive their assignments.
+    const bool formed = state_.current() && state_.latest_epoch != held &&
                         (!before.current() || state_.latest_epoch != before.latest_epoch) &&
                         state_.phase != Phase::kRebuilding && !assigns.empty();
     if (formed) check_formed(assigns);

@@ -283,6 +283,24 @@ TEST(Membership, AReconnectedMemberIsAskedAgainToReachTheStepBoundary) {
   EXPECT_EQ(job.all<RequestReform>()[0].to, member(1));
 }
 
+// The earlier coordinator ended before the second member received its assignment.
+TEST(Membership, SendsTheAssignmentOfAReportedEpochToAMemberThatWaits) {
+  Job job(1, 2, 2);
+  job.join(member(0));
+  job.join(member(1));
+  const Assignment held = *job.assigned(member(0));
+  const Assignment missed = *job.assigned(member(1));
+  job.restart(0);
+  job.join(member(1));
+  job.reconnect(member(0), held);
+  EXPECT_EQ(job.assigned(member(1)), missed);
+  EXPECT_FALSE(job.assigned(member(0)));
+  EXPECT_EQ(job.state.phase, Phase::kRunning);
+  EXPECT_EQ(job.state.members.at({1, 0}).state, MemberState::kInEpoch);
+  EXPECT_EQ(job.state.members.at({1, 0}).last_rank, 1);
+  EXPECT_EQ(job.state.members.at({1, 0}).latest_epoch, held.epoch);
+}
+
 TEST(Membership, WithoutAReconnectTimeoutABrokenConnectionEndsTheEpoch) {
   Job job(1, 2, 2);
   job.settings.reconnect_timeout = {};
@@ -704,18 +722,22 @@ TEST(Membership, AMemberMayLeaveInAnyEpoch) {
   EXPECT_EQ(ended.assigned(member(0))->world, 1) << "no wait for the one that has left";
 }
 
-// The earlier coordinator stopped before its assignment reached the member, which joins again.
+// The earlier coordinator stopped before the assignment reached the member, which still has the one
+// before.
 TEST(Membership, AMemberMayLeaveAnEpochThatIsBeingRebuilt) {
   Job job = running_pair();
+  const Assignment before = *job.assigned(member(1));
+  job.join(member(0), 1);
+  job.join(member(1), 1);
   const Assignment held = *job.assigned(member(0));
   job.restart(1);
-  job.join(member(1));
+  job.reconnect(member(1), before);
   job.reconnect(member(0), held);
   ASSERT_EQ(job.state.phase, Phase::kRebuilding);
   job.handle(Leave{member(1), "stopped"});
   ASSERT_TRUE(job.ended(member(0)));
   EXPECT_EQ(job.ended(member(0))->reason, "worker 1 left: stopped");
-  job.join(member(0), 1);
+  job.join(member(0), 2);
   EXPECT_EQ(job.assigned(member(0))->world, 1);
 }
 
