@@ -23,6 +23,7 @@ struct StateReport {
   std::string settings;               // digest of all that determines the training
   TrainingPosition position;          // of the complete state in its memory
   std::int64_t checkpoint_step = -1;  // of the newest checkpoint that it knows of; -1: none
+  std::uint64_t epoch = 0;            // the last membership epoch that restored the state; 0: none
   bool operator==(const StateReport&) const = default;
 };
 
@@ -35,7 +36,7 @@ enum class StateSource {
 struct StateAgreement {
   StateSource source = StateSource::kStorage;
   TrainingPosition position;   // of the most advanced state in memory
-  std::vector<int> senders;    // ranks that have it, ascending; all their bits are equal
+  std::vector<int> senders;    // ranks that have it, ascending; see agree_on_state()
   std::vector<int> receivers;  // the other ranks, ascending; without senders all ranks
   // Ranks whose settings differ from those of the senders, or from rank 0's without senders. If
   // there are any, the epoch cannot train, and the fields above are empty.
@@ -47,7 +48,10 @@ struct StateAgreement {
 // `reports`: by rank, of all workers of the epoch, so that all come to the same result.
 // `required_step`: of the newest checkpoint that the coordinator knows of; -1: none. A state of
 // other settings than those of the most advanced one is not used. If states of different settings
-// are equally advanced, that of the lowest rank decides.
+// or epochs are equally advanced, that of the lowest rank decides.
+//
+// All senders have the same bits: the workers of one epoch have. Without --exact those of another
+// epoch may have trained the same step with other sums, for example while the network was divided.
 StateAgreement agree_on_state(std::span<const StateReport> reports, std::int64_t required_step);
 
 }  // namespace tilewright::elastic

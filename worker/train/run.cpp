@@ -341,7 +341,7 @@ class TrainingRun {
   // the sum of their gradients would be wrong. Collective.
   elastic::StateAgreement agree(collectives::Mesh& mesh, std::int64_t resume_step) {
     const elastic::StateReport own{sha256_hex(job_.fingerprint.dump()), trainer_->position(),
-                                   trainer_->last_checkpoint_step()};
+                                   trainer_->last_checkpoint_step(), state_epoch_};
     std::vector<elastic::StateReport> reports;
     for (const std::string& text :
          collectives::all_gather(mesh, encode(own), kMaxReportBytes, collective_deadline())) {
@@ -382,6 +382,7 @@ class TrainingRun {
       from.required_step = -1;
       restored = trainer_->restore(mesh, from);
     }
+    state_epoch_ = mesh.epoch();
     if (restored.from_memory && mesh.rank() == agreement.senders.front()) {
       log_continuation(connection, connected, agreed, restored,
                        trainer_->recovery_counts().steps_lost - lost_before);
@@ -722,6 +723,7 @@ class TrainingRun {
   EpochLimit epoch_limit_;
   std::uint64_t epoch_ = 0;                    // the last membership epoch; 0: none
   bool is_rank0_ = false;                      // in it
+  std::uint64_t state_epoch_ = 0;              // the last one that restored the state; 0: none
   std::vector<rendezvous::MemberId> members_;  // of the last membership epoch that began
   bool broken_ = false;                        // the last membership epoch ended with a failure
   bool state_is_kept_ = false;                 // by other workers or in a checkpoint
