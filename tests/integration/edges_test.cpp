@@ -181,6 +181,8 @@ TEST_F(Edges, BaselinesAreThoseOfTheRowsThatAreEvaluated) {
   EXPECT_THAT(output_, HasSubstr("no baselines: "));
   EXPECT_LT(output_.find("output: "), output_.find("no baselines: "))
       << "texts of any length are compared while the results are not written";
+  EXPECT_LT(output_.find("***** eval metrics *****"), output_.find("no baselines: "))
+      << "the job may end the process while it compares texts";
   EXPECT_EQ(json("evaluated/all_results.json").at("eval_samples"), 2);
 }
 

@@ -201,12 +201,14 @@ int train(const std::vector<std::string>& flags) {
     if (launched) warn_of_narrow_binding(*launched, *log);
   }
   options.cancel = &signals.cancel_token();
+  options.print_results = [&](const std::string& text) {
+    print_results(text, arguments.settings().output_dir.empty());
+  };
   std::optional<elastic::Session> session;
   try {
     options.mpi = open_mpi(arguments, group.get(), *log);
     session.emplace(membership, &signals, log);
-    print_results(train::run_training(arguments, options, *session, *log),
-                  arguments.settings().output_dir.empty());
+    train::run_training(arguments, options, *session, *log);
     session.reset();
     // Returns when all ranks have called it. A failure now loses nothing.
     if (options.mpi != nullptr) {

@@ -180,14 +180,14 @@ class TrainingRun {
     if (!session.has_single_epoch()) trainer_->touch_memory();
   }
 
-  std::string run() {
+  void run() {
     static_assert(kMaxDdpStreams == collectives::kMaxStreams);
     const int streams = settings_.ddp_streams > 0 ? static_cast<int>(settings_.ddp_streams)
                                                   : collectives::default_streams(pool_->size());
     Connector connector(session_, options_.mpi, settings_.ddp_backend, streams, log_);
     for (;;) {
       const std::optional<Connection> connection = connect(connector);
-      if (!connection) return printed_results_;
+      if (!connection) return options_.print_results(printed_results_);
       const auto& mesh = connection->mesh;
       epoch_ = mesh->epoch();
       is_rank0_ = mesh->rank() == 0;
@@ -202,7 +202,7 @@ class TrainingRun {
           const AbortOnEpochEnd abort(session_, *mesh);
           complete = run_epoch(*connection);
         }
-        if (complete && session_.finish()) return printed_results_;
+        if (complete && session_.finish()) return end_complete();
         end_epoch(false);
         throw_if_stopped();
         if (session_.has_single_epoch()) throw Failure(ExitCode::kPeerLost, session_.reason());
@@ -221,6 +221,13 @@ class TrainingRun {
   }
 
  private:
+  // After the coordinator has heard that this worker is done: baselines take minutes for long texts,
+  // and the others have ended, so that the job may end this process meanwhile.
+  void end_complete() {
+    options_.print_results(printed_results_);
+    if (is_rank0_ && settings_.do_eval && !session_.stopped()) log_baselines();
+  }
+
   std::optional<Connection> connect(Connector& connector) {
     try {
       return connector.connect(trainer_->last_checkpoint_step(), [&](rendezvous::Epoch epoch) {
@@ -423,7 +430,6 @@ class TrainingRun {
     }
     collectives::barrier(mesh, collective_deadline());
     output_is_complete_ = true;
-    if (is_rank0 && settings_.do_eval) log_baselines();
     reporter.begin_phase("finished");
     return true;
   }
@@ -641,8 +647,8 @@ class TrainingRun {
     return evaluations;
   }
 
-  // After the output is complete: long texts take minutes, longer than a grace period. The training
-  // rows are read for nothing else, perhaps for the first time; some may be missing or wrong.
+  // The training rows are read for nothing else, perhaps for the first time; some may be missing or
+  // wrong.
   void log_baselines() {
     const std::int64_t limit = settings_.max_eval_samples;
     try {
@@ -748,9 +754,9 @@ hub::HubOptions hub_options(const TrainingArguments& arguments, const RunOptions
   return hub;
 }
 
-std::string run_training(const TrainingArguments& arguments, const RunOptions& options,
-                         elastic::Session& session, Logger& log) {
-  return TrainingRun(arguments, options, session, log).run();
+void run_training(const TrainingArguments& arguments, const RunOptions& options,
+                  elastic::Session& session, Logger& log) {
+  TrainingRun(arguments, options, session, log).run();
 }
 
 }  // namespace tilewright::train

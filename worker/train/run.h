@@ -2,6 +2,7 @@
 // model. When a membership epoch ends early, it joins the next one and resumes.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,6 +40,9 @@ struct RunOptions {
   // nullptr: through shared memory or over TCP.
   collectives::MpiPort* mpi = nullptr;
   bool terminal = false;  // standard error is a terminal
+  // Called at the end, with what rank 0 prints on standard output: the blocks of metrics, or without
+  // an output directory the content of all_results.json. Empty on other ranks.
+  std::function<void(const std::string&)> print_results = [](const std::string&) {};
   // Reads the environment, for the hub.
   GetVariable variable = [](const char*) { return std::string(); };
   const net::WakeUp* cancel = nullptr;  // ends downloads; may be null
@@ -48,10 +52,8 @@ struct RunOptions {
 hub::HubOptions hub_options(const TrainingArguments& arguments, const RunOptions& options,
                             Logger& log);
 
-// Throws Failure if the training cannot complete. Returns what rank 0 prints on standard output: the
-// blocks of metrics, or without an output directory the content of all_results.json. Nothing on
-// other ranks.
-std::string run_training(const TrainingArguments& arguments, const RunOptions& options,
-                         elastic::Session& session, Logger& log);
+// Throws Failure if the training cannot complete.
+void run_training(const TrainingArguments& arguments, const RunOptions& options,
+                  elastic::Session& session, Logger& log);
 
 }  // namespace tilewright::train
