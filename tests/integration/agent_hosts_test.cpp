@@ -246,23 +246,36 @@ TEST_F(AgentHosts, C10dServesOnTheHostThatTheEndpointNames) {
   EXPECT_EQ(digest(), reference);
 }
 
-// As users start a script again. Without --rdzv-id all launches have the same job UID.
+// As users start a script again. All launches have the same job UID, also without --rdzv-id.
 TEST_F(AgentHosts, StartAnewWithOverwriteOutputDir) {
   const std::string reference = train_in_one_process("one", 1, {"--learning_rate=2e-3"});
-  for (const char* learning_rate : {"1e-3", "2e-3"}) {
-    std::vector<std::unique_ptr<RunningProgram>> agents;
-    agents.reserve(2);
-    for (int host = 0; host < 2; ++host) {
-      agents.push_back(start(host, training({"--nnodes=2", fmt::format("--node-rank={}", host),
-                                             "--master-addr=node1", key_file()},
-                                            "two",
-                                            {"--overwrite_output_dir",
-                                             fmt::format("--learning_rate={}", learning_rate)})));
-    }
-    for (const auto& agent : agents) EXPECT_EQ(agent->wait(), 0) << agent->output();
-    output_ = agents.front()->output();
+  const std::vector<std::vector<std::string>> names = {{}, {"--rdzv-id=run-7"}};
+  for (const std::vector<std::string>& name : names) {
+    const std::string output = name.empty() ? "unnamed" : "named";
+    const auto launch = [&](const std::vector<std::string>& further) {
+      std::vector<std::unique_ptr<RunningProgram>> agents;
+      agents.reserve(2);
+      for (int host = 0; host < 2; ++host) {
+        std::vector<std::string> agent = {"--nnodes=2", fmt::format("--node-rank={}", host),
+                                          "--master-addr=node1", key_file()};
+        agent.insert(agent.end(), name.begin(), name.end());
+        agents.push_back(start(host, training(agent, output, further)));
+      }
+      output_.clear();
+      for (const auto& agent : agents) {
+        EXPECT_EQ(agent->wait(), 0) << agent->output();
+        output_ += agent->output();
+      }
+    };
+    launch({"--overwrite_output_dir", "--learning_rate=1e-3"});
+    const testing::ScopedFault fault(once("step.begin@6", output + ".once"));
+    launch({"--overwrite_output_dir", "--learning_rate=2e-3"});
+    EXPECT_EQ(digest(), reference) << output;
+    EXPECT_THAT(output_, HasSubstr("restart 1 of 3")) << "which continues the launch";
+    launch({"--learning_rate=2e-3"});
+    EXPECT_EQ(digest(), reference) << output;
+    EXPECT_THAT(output_, HasSubstr("resuming from")) << "continues without the flag";
   }
-  EXPECT_EQ(digest(), reference);
 }
 
 }  // namespace

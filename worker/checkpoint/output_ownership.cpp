@@ -209,15 +209,14 @@ void require_usable_output_dir(const fs::path& output_dir) {
   }
 }
 
-std::string uid_to_continue(const fs::path& output_dir, const std::string& hashed_uid) {
+std::string uid_to_continue(const fs::path& output_dir, const std::string& job_uid) {
   try {
     const std::optional<OwnershipMarker> marker = read_marker(output_dir, ExitCode::kOutput);
-    const bool is_launch =
-        marker && marker->writer.job_uid.starts_with(uid_of_launch(hashed_uid, ""));
-    return is_launch ? marker->writer.job_uid : hashed_uid;
+    const bool is_launch = marker && marker->writer.job_uid.starts_with(uid_of_launch(job_uid, ""));
+    return is_launch ? marker->writer.job_uid : job_uid;
   } catch (const Failure& failure) {
     if (failure.code() == ExitCode::kOutputUnavailable) throw;
-    return hashed_uid;  // check_output_dir() refuses it
+    return job_uid;  // check_output_dir() refuses it
   }
 }
 

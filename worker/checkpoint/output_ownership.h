@@ -37,9 +37,9 @@ enum class OutputOwnership {
 // pass. Creates nothing.
 void require_usable_output_dir(const std::filesystem::path& output_dir);
 
-// The UID of the directory's owner if that is a launch (uid_of_launch) of the same flags, data and
-// weights, else `hashed_uid`. Throws Failure(kOutputUnavailable) for an error that may pass.
-std::string uid_to_continue(const std::filesystem::path& output_dir, const std::string& hashed_uid);
+// The UID of the directory's owner if that is a launch (uid_of_launch) of the job, else `job_uid`.
+// Throws Failure(kOutputUnavailable) for an error that may pass.
+std::string uid_to_continue(const std::filesystem::path& output_dir, const std::string& job_uid);
 
 // Returns what acquire_output_dir() would return, but writes nothing, so that a training can run
 // its other checks before it changes the directory. Throws Failure with ExitCode::kOutput if

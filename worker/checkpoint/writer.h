@@ -13,9 +13,9 @@ namespace tilewright::checkpoint {
 // Begins the UID of a job that has none from the environment: a hash of its flags, data and
 // starting weights follows.
 inline constexpr std::string_view kHashedUidPrefix = "flags-";
-// The UID of one launch of it: "flags-1b2c.launch-id".
-inline std::string uid_of_launch(std::string_view hashed_uid, std::string_view launch) {
-  return std::string(hashed_uid).append(".").append(launch);
+// The UID of one launch of a job: "flags-1b2c/launch-id". The UID of a job has no slash.
+inline std::string uid_of_launch(std::string_view job_uid, std::string_view launch) {
+  return std::string(job_uid).append("/").append(launch);
 }
 
 struct Writer {

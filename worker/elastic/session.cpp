@@ -76,6 +76,7 @@ SessionSettings settings_from_environment(const GetVariable& environment) {
                   fmt::format("{} is \"{}\", expected host:port", env::kRendezvous, coordinator));
   settings.coordinator = *address;
   required_variable(environment, env::kJobUid);
+  settings.uid_of_agent = environment(env::kTorchelasticRunId) == settings.job_uid;
   settings.key_file = required_variable(environment, env::kJobKeyFile);
   settings.tls = tls_from(environment);
   settings.interface = interface_choice(environment);

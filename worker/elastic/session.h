@@ -38,6 +38,7 @@ inline constexpr const char* kUnnamedJob = "none";
 struct SessionSettings {
   std::optional<net::Address> coordinator;  // nullopt: standalone
   std::string job_uid;
+  bool uid_of_agent = false;  // job_uid is the --rdzv_id of an agent, or in place of one
   std::filesystem::path key_file;
   std::shared_ptr<const net::SecretKey> key;  // null: in key_file
   bool tls = false;                           // with the coordinator and with the other workers
@@ -84,6 +85,9 @@ class Session {
     return settings_.job_uid.starts_with(kLaunchUidPrefix) ? settings_.job_uid : "";
   }
   bool has_unnamed_job() const { return settings_.job_uid == kUnnamedJob; }
+  // Several launches of an agent may have the job's UID, so that it does not tell whether a launch
+  // begins anew.
+  bool has_uid_of_agent() const { return settings_.uid_of_agent; }
   const net::SecretKey& key() const;  // not in a standalone process
   bool tls() const { return settings_.tls; }
   // The address to listen at for the other workers: settings.transport_host, the address of

@@ -166,7 +166,7 @@ class TrainingRun {
                      .tables = resolve_data_set(settings_, hub),
                      .pool = &*pool_,
                      .features = &features});
-    if (settings_.do_train && session.output_uid().empty())
+    if (settings_.do_train && (session.output_uid().empty() || session.has_uid_of_agent()))
       retry_output([&] { job_.uid = output_uid(job_.uid); });
     std::vector<runtime::Isa> isas;
     retry_output([&] { isas = usable_isas(job_, options.isas); });
@@ -372,7 +372,7 @@ class TrainingRun {
     const bool keeps_output = mesh.rank() == 0 && trainer_->keeps_output();
     if (!keeps_output) trainer_->finish_checkpoint_of_epoch();
     const elastic::StateAgreement agreement = agree(mesh, connection.resume_step);
-    if (options_.output_dir_of_one || session_.has_unnamed_job()) adopt_output(mesh, agreement);
+    if (options_.output_dir_of_one || session_.has_uid_of_agent()) adopt_output(mesh, agreement);
     trainer_->begin_epoch(mesh);
     check_memory_across_ranks(*trainer_, mesh, new_worker_);
     new_worker_ = false;
@@ -497,16 +497,16 @@ class TrainingRun {
   }
 
   // As in Hugging Face's scripts, each launch with --overwrite_output_dir is a new job, which one
-  // without it continues. `hashed`: the UID of the flags, data and weights.
-  std::string output_uid(const std::string& hashed) const {
+  // without it continues. `job`: the UID of the flags, data and weights, or an agent's --rdzv_id.
+  std::string output_uid(const std::string& job) const {
     if (!settings_.overwrite_output_dir) {
-      return checkpoint::uid_to_continue(settings_.output_dir, hashed);
+      return checkpoint::uid_to_continue(settings_.output_dir, job);
     }
     std::string launch = session_.launch_uid();
     if (launch.empty()) {
       launch = options_.launch_time ? std::to_string(*options_.launch_time) : random_uuid();
     }
-    return checkpoint::uid_of_launch(hashed, launch);
+    return checkpoint::uid_of_launch(job, launch);
   }
 
   // The output directory and its UID are those of a worker that has trained, so that a new rank 0

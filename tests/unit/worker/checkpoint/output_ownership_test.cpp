@@ -96,6 +96,8 @@ TEST_F(OutputOwnershipTest, AJobContinuesItsLaunch) {
   EXPECT_EQ(acquire(launch), OutputOwnership::kResumed);
   EXPECT_EQ(uid_to_continue(output_, "flags-2"), "flags-2");
   EXPECT_EQ(uid_to_continue(output_, "flags-"), "flags-");
+  acquire("run-7.5", true);
+  EXPECT_EQ(uid_to_continue(output_, "run-7"), "run-7") << "the owner has another --rdzv_id";
   EXPECT_EQ(acquire(uid_of_launch("flags-1", "agent-3d4e"), true), OutputOwnership::kOverwritten);
 }
 

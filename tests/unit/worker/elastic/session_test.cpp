@@ -116,6 +116,18 @@ TEST(Session, ReadsItsSettingsFromTheEnvironment) {
   EXPECT_EQ(settings.process, (rendezvous::WorkerProcess{3, 1}));
 }
 
+// The operator and `up` set TILEWRIGHT_JOB_UID only, to the UID of one job.
+TEST(Session, KnowsWhetherAnAgentNamedTheJob) {
+  const auto has_uid_of_agent = [](std::map<std::string, std::string> more) {
+    more.insert({{env::kRendezvous, "127.0.0.1:29400"},
+                 {env::kJobUid, "run-7"},
+                 {env::kJobKeyFile, "/var/run/tilewright/job-key"}});
+    return settings_from_environment(environment(more)).uid_of_agent;
+  };
+  EXPECT_FALSE(has_uid_of_agent({}));
+  EXPECT_TRUE(has_uid_of_agent({{env::kTorchelasticRunId, "run-7"}}));
+}
+
 // The second coordinator does not know what the first one has assigned.
 TEST(Session, JoinsWithTheInstructionSetsThatWereSetLast) {
   Job job(1, 1, 1);
