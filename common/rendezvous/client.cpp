@@ -31,6 +31,7 @@ class Client::Impl {
   ~Impl();
 
   Result<Assignment> join(std::int64_t last_checkpoint_step, const net::Wait& wait);
+  void raise_epoch(Epoch epoch);
   void set_isas(std::vector<std::string> isas);
   void report(Progress progress);
   const net::WakeUp& epoch_cancel_token() const { return epoch_cancel_token_; }
@@ -88,6 +89,7 @@ class Client::Impl {
   std::optional<Assignment> assignment_;  // also in kEnded, until join() gives it up
   bool assignment_returned_ = false;      // join() has returned it
   std::vector<std::string> isas_;
+  Epoch raised_epoch_ = 0;
   Epoch after_epoch_ = 0;
   std::int64_t last_checkpoint_step_ = -1;
   Progress progress_;
@@ -122,6 +124,7 @@ Client::~Client() = default;
 Result<Assignment> Client::join(std::int64_t last_checkpoint_step, const net::Wait& wait) {
   return impl_->join(last_checkpoint_step, wait);
 }
+void Client::raise_epoch(Epoch epoch) { impl_->raise_epoch(epoch); }
 void Client::set_isas(std::vector<std::string> isas) { impl_->set_isas(std::move(isas)); }
 void Client::report(Progress progress) { impl_->report(std::move(progress)); }
 bool Client::epoch_ended() const { return impl_->epoch_cancel_token().signalled(); }
@@ -206,7 +209,7 @@ Result<Assignment> Client::Impl::join(std::int64_t last_checkpoint_step, const n
 }
 
 void Client::Impl::give_up_epoch() {
-  after_epoch_ = assignment_ ? assignment_->epoch : 0;
+  after_epoch_ = std::max(raised_epoch_, assignment_ ? assignment_->epoch : 0);
   assignment_.reset();
   progress_ = {};
   reform_requested_ = false;
@@ -214,6 +217,12 @@ void Client::Impl::give_up_epoch() {
   join_to_send_ = true;
   epoch_cancel_token_.signal();
   wake_up_.signal();
+}
+
+void Client::Impl::raise_epoch(Epoch epoch) {
+  const std::scoped_lock lock(mutex_);
+  // No message can carry a number above kMaxEpoch.
+  if (epoch < kMaxEpoch) raised_epoch_ = std::max(raised_epoch_, epoch);
 }
 
 void Client::Impl::set_isas(std::vector<std::string> isas) {

@@ -12,6 +12,7 @@
 #include <regex>
 
 #include "common/base/exit_codes.h"
+#include "common/contract/output_owner.h"
 #include "tests/integration/training_fixture.h"
 #include "tests/support/faulty_fs.h"
 #include "tests/support/local_ports.h"
@@ -218,6 +219,23 @@ TEST_F(Training, AHostWithAnotherInstructionSetJoinsAnInexactTraining) {
     one->send(SIGTERM);
     EXPECT_EQ(one->wait(), static_cast<int>(ExitCode::kTerminated)) << one->output();
   }
+}
+
+// Each launch has its own coordinator, which counts membership epochs from 1.
+TEST_F(Training, ContinuesTheOutputOfALaunchWithManyEpochs) {
+  const std::string reference = train_in_one_process("undisturbed", 2);
+  fs::create_directories(folder() / "out");
+  std::ofstream(folder() / "out" / kOwnershipMarkerFile)
+      << R"({"job_uid": "run-7", "epoch": 50, "writer": "1b2c"})";
+  std::vector<std::string> agent = {"agent", "--nproc_per_node=2", "--rdzv_id=run-7", "--"};
+  for (const std::string& flag : flags("out")) agent.push_back(flag);
+  agent.emplace_back("--threads=1");
+  EXPECT_EQ(run(agent), 0) << output_;
+  EXPECT_EQ(digest(), reference);
+  const std::regex refused(R"(\[worker 0\.0\] .*expected a later one)");
+  EXPECT_EQ(std::distance(std::sregex_iterator(output_.begin(), output_.end(), refused), {}), 1)
+      << output_;
+  EXPECT_THAT(output_, ::testing::HasSubstr("membership epoch 51: rank 0 of 2"));
 }
 
 // As in Hugging Face's scripts, where the same command without the flag resumes. The restart of a job

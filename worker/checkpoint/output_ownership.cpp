@@ -89,10 +89,10 @@ struct OutputStatus {
 void require_later_epoch(const fs::path& directory, const OutputRequest& request,
                          const Writer& owner) {
   if (!request.membership_epoch || *request.membership_epoch > owner.epoch) return;
-  throw Failure(ExitCode::kSuperseded,
-                fmt::format("{}: this job has written there in membership epoch {}, but this is "
-                            "epoch {}; expected a later one",
-                            directory.string(), owner.epoch, *request.membership_epoch));
+  throw LaterEpochFailure(
+      owner.epoch, fmt::format("{}: this job has written there in membership epoch {}, but this is "
+                               "epoch {}; expected a later one",
+                               directory.string(), owner.epoch, *request.membership_epoch));
 }
 
 // The status of a directory with a marker.

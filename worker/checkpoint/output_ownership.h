@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/result.h"
 #include "worker/checkpoint/output_writer.h"
 
 namespace tilewright::checkpoint {
@@ -24,6 +25,17 @@ struct OutputRequest {
   // A copy of a request is the same writer: it may try again after an error that came when the marker
   // was written already.
   std::string writer_id = new_writer_id();
+};
+
+// The job has written to the output directory in `epoch`, which is not before that of the request.
+class LaterEpochFailure : public Failure {
+ public:
+  LaterEpochFailure(std::uint64_t epoch, const std::string& message)
+      : Failure(ExitCode::kSuperseded, message), epoch_(epoch) {}
+  std::uint64_t epoch() const { return epoch_; }
+
+ private:
+  std::uint64_t epoch_;
 };
 
 enum class OutputOwnership {
@@ -44,7 +56,7 @@ std::string uid_to_continue(const std::filesystem::path& output_dir, const std::
 // Returns what acquire_output_dir() would return, but writes nothing, so that a training can run
 // its other checks before it changes the directory. Throws Failure with ExitCode::kOutput if
 // `output_dir` is a file, is not writable, or (without `overwrite`) belongs to another job or has
-// other content, and with kOutputUnavailable for an error that may pass.
+// other content, with kOutputUnavailable for an error that may pass, and LaterEpochFailure.
 OutputOwnership check_output_dir(const std::filesystem::path& output_dir,
                                  const OutputRequest& request);
 

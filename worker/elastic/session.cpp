@@ -170,6 +170,10 @@ std::optional<rendezvous::Assignment> Session::join(std::int64_t last_checkpoint
   throw Failure(stopped().value_or(assignment.error().code), assignment.error().message);
 }
 
+void Session::raise_epoch(rendezvous::Epoch epoch) {
+  if (client_ != nullptr) client_->raise_epoch(epoch);
+}
+
 void Session::report(const rendezvous::Progress& progress) {
   if (client_ != nullptr) client_->report(progress);
 }

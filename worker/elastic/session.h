@@ -107,6 +107,9 @@ class Session {
   // itself. nullopt: the job is finished. Throws Failure: kPeerLost (no epoch in time),
   // kUnsupported (refused), kReplaced (by a newer instance), the signal's code.
   std::optional<rendezvous::Assignment> join(std::int64_t last_checkpoint_step);
+  // The job has had this membership epoch, of which the coordinator may not know: the next join()
+  // waits for a later one.
+  void raise_epoch(rendezvous::Epoch epoch);
   bool has_joined() const { return has_joined_; }  // a membership epoch, perhaps one that has ended
   // Sent with the next heartbeat; does not block.
   void report(const rendezvous::Progress& progress);

@@ -534,7 +534,14 @@ class TrainingRun {
       retry_output([&] {
         request.keep_checkpoints =
             checkpoint::is_checkpoint_of(settings_.resume_from_checkpoint, settings_.output_dir);
-        ownership = checkpoint::check_output_dir(settings_.output_dir, request);
+        try {
+          ownership = checkpoint::check_output_dir(settings_.output_dir, request);
+        } catch (const checkpoint::LaterEpochFailure& failure) {
+          // An earlier launch had another coordinator. Those of the operator and of `up` know the job's
+          // epochs: there this process is late.
+          if (session_.has_uid_of_agent()) session_.raise_epoch(failure.epoch());
+          throw;
+        }
       });
       return std::string(ownership == checkpoint::OutputOwnership::kResumed ? kResume : "");
     });

@@ -120,6 +120,11 @@ TEST_F(OutputOwnershipTest, RefusesAnEpochThatIsNotLater) {
         ExitCode::kSuperseded,
         HasSubstr(fmt::format("in membership epoch 5, but this is epoch {}", epoch)));
     expect_failure([&] { own(output_, epoch); }, ExitCode::kSuperseded, HasSubstr("epoch 5"));
+    try {
+      check_output_dir(output_, {"uid-1", epoch});
+    } catch (const LaterEpochFailure& failure) {
+      EXPECT_EQ(failure.epoch(), 5u);
+    }
   }
   own(output_, 6);
   EXPECT_EQ(epoch_in_marker(), 6u);

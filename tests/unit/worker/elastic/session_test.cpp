@@ -139,6 +139,20 @@ TEST(Session, JoinsWithTheInstructionSetsThatWereSetLast) {
   EXPECT_EQ(session->join(-1)->isa, "avx2");
 }
 
+// An earlier launch of the job had another coordinator.
+TEST(Session, JoinsAnEpochAfterOneThatTheCoordinatorDoesNotKnow) {
+  Job job(1, 2, 2);
+  const auto first = job.worker(0);
+  const auto second = job.worker(1);
+  auto joining = join_later(*second);
+  EXPECT_EQ(first->join(-1)->epoch, 1u);
+  joining.get();
+  first->raise_epoch(50);
+  joining = join_later(*second);
+  EXPECT_EQ(first->join(-1)->epoch, 51u);
+  EXPECT_EQ(joining.get()->epoch, 51u);
+}
+
 TEST(Session, AdvertisesTheAddressOfTheChosenInterface) {
   Job job(1, 1, 1);
   auto variables = job.variables;
