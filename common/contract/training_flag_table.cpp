@@ -143,6 +143,11 @@ TrainingFlag determines_weights(TrainingFlag flag) {
   return flag;
 }
 
+TrainingFlag determines_best_model(TrainingFlag flag) {
+  flag.determines_best_model = true;
+  return flag;
+}
+
 TrainingFlag dropout(std::string_view name, float Settings::*member, std::string_view help) {
   return determines_weights(or_minus_one(exclusive_maximum(number(name, member, 0, 1, help))));
 }
@@ -322,11 +327,11 @@ std::vector<TrainingFlag> working_flags() {
           or_minus_one(integer("data_seed", &Settings::data_seed, 0, 4294967295,
                                "random seed of the order of examples; -1: the same as seed"))),
       // Evaluation during the training.
-      determines_weights(
+      determines_best_model(
           alias(choice("eval_strategy", &Settings::eval_strategy, {"no", "steps", "epoch"},
                        "when to evaluate during the training"),
                 "evaluation_strategy")),
-      determines_weights(
+      determines_best_model(
           default_is(steps("eval_steps", &Settings::eval_steps, 0,
                            "steps between evaluations with eval_strategy steps; 0: the default"),
                      "logging_steps if that is set, else 500")),
@@ -336,13 +341,13 @@ std::vector<TrainingFlag> working_flags() {
                                      "metric_for_best_model) instead of the last ones")),
           "A checkpoint is also written at each new best evaluation, so eval_steps and "
           "save_steps are independent. save_total_limit never deletes the best one."),
-      determines_weights(default_is(
+      determines_best_model(default_is(
           string("metric_for_best_model", &Settings::metric_for_best_model,
                  "metric that selects the best evaluation, such as loss, accuracy or f1"),
           "loss")),
-      determines_weights(default_is(boolean("greater_is_better", &Settings::greater_is_better,
-                                            "whether a larger metric_for_best_model is better"),
-                                    "false for a loss, true for other metrics")),
+      determines_best_model(default_is(boolean("greater_is_better", &Settings::greater_is_better,
+                                               "whether a larger metric_for_best_model is better"),
+                                       "false for a loss, true for other metrics")),
       // Logging and checkpoints.
       choice("logging_strategy", &Settings::logging_strategy, {"no", "steps", "epoch"},
              "when to log the training loss"),

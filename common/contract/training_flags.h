@@ -171,7 +171,13 @@ struct TrainingFlag {
   // The trained weights depend on the value. It must be equal on all workers, and equal in a
   // checkpoint and the training that resumes from it.
   bool determines_weights = false;
+  // The best evaluation depends on the value, and so the weights of a training that needs it; see
+  // determines_weights_of(). It must be equal on all workers.
+  bool determines_best_model = false;
 
+  bool determines_weights_of(const TrainingSettings& settings) const {
+    return determines_weights || (determines_best_model && settings.needs_best_model());
+  }
   bool works() const { return !accepted_without_effect && !refused; }
   bool is_path() const { return volume_path || name == "output_dir" || name == "data_dir"; }
   // Whether it is a field of spec.trainer.

@@ -117,6 +117,14 @@ bool is_finished(const api::TrainJob& job) {
   return job.status.phase == api::Phase::kSucceeded || job.status.phase == api::Phase::kFailed;
 }
 
+// With the flags that decide whether it needs the best model.
+TrainingSettings settings_of(const api::TrainJob& job) {
+  TrainingSettings settings;
+  settings.load_best_model_at_end = api::flag_value(job, "load_best_model_at_end") == "true";
+  settings.save_strategy = api::flag_value(job, "save_strategy");
+  return settings;
+}
+
 // A training continues from its checkpoints only with the settings that they were written with.
 Status check_unchanged_training(const api::TrainJob& before, const api::TrainJob& now) {
   const auto refuse = [&](std::string_view field, std::string_view found,
@@ -135,8 +143,11 @@ Status check_unchanged_training(const api::TrainJob& before, const api::TrainJob
     if (member == &api::Trainer::cache || trainer.*member == old.*member) continue;
     return refuse(field, trainer.*member, old.*member);
   }
+  const TrainingSettings settings = settings_of(before);
   for (const TrainingFlag& flag : training_flags()) {
-    if (!flag.determines_weights || !flag.in_manifest() || flag.name == "task_name") continue;
+    if (!flag.determines_weights_of(settings) || !flag.in_manifest() || flag.name == "task_name") {
+      continue;
+    }
     const std::string found = api::flag_value(now, flag.name);
     const std::string expected = api::flag_value(before, flag.name);
     if (found != expected) return refuse(flag.name, found, expected);

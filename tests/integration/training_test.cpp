@@ -287,6 +287,70 @@ TEST_F(Training, HasTheSameHashOfTheBestModel) {
   EXPECT_THAT(output_, ::testing::HasSubstr("resuming from"));
 }
 
+// The evaluation changes no weight.
+TEST_F(Training, ResumesWithAnEvaluation) {
+  const std::string reference = train_in_one_process("undisturbed", 2);
+  {
+    const ScopedFault fault("checkpoint.done@7");
+    EXPECT_EQ(run(flags("killed")), 128 + SIGKILL);
+  }
+  EXPECT_EQ(train_in_one_process("killed", 2,
+                                 {"--do_train", "--do_eval", "--eval_strategy=steps",
+                                  "--eval_steps=5", "--max_eval_samples=8"}),
+            reference);
+  EXPECT_THAT(output_, ::testing::HasSubstr("checkpoint-8 (step 8 of 12)"));
+  EXPECT_THAT(output_, ::testing::HasSubstr("***** eval metrics *****"));
+}
+
+// As of two hosts whose local files differ.
+TEST_F(Training, RefusesWorkersWithOtherEvaluationData) {
+  const auto write = [&](const std::string& name, const std::string& sentence) {
+    std::ofstream(folder() / name) << "sentence,label\n"
+                                   << sentence << ",1\nA dog sat.,0\nA dog ran.,1\n";
+  };
+  write("train.csv", "A cat sat.");
+  write("one.csv", "A cat sat.");
+  write("two.csv", "A cat ran.");
+  std::ofstream(folder() / "key") << "0123456789abcdef0123456789abcdef";
+  const auto start = [&](int rank, int port, const std::vector<std::string>& flags) {
+    std::vector<std::string> agent = {"agent",
+                                      "--nnodes=2",
+                                      fmt::format("--node_rank={}", rank),
+                                      "--master_addr=127.0.0.1",
+                                      fmt::format("--master_port={}", port),
+                                      "--rdzv_key_file=" + (folder() / "key").string(),
+                                      "--",
+                                      "train",
+                                      "--model_name_or_path=" + testing::model_dir().string(),
+                                      "--train_file=train.csv",
+                                      "--output_dir=out",
+                                      "--max_steps=2",
+                                      "--threads=1",
+                                      "--do_train"};
+    agent.insert(agent.end(), flags.begin(), flags.end());
+    return std::make_unique<RunningProgram>(testing::program("tilewright-worker"), agent, folder());
+  };
+  using Flags = std::vector<std::string>;
+  const auto expect_refused = [&](const Flags& first, const Flags& second,
+                                  const std::string& message) {
+    const int port = testing::free_port();
+    const auto agent = start(0, port, first);
+    const auto other = start(1, port, second);
+    EXPECT_EQ(agent->wait(), static_cast<int>(ExitCode::kUsage)) << agent->output();
+    EXPECT_NE(other->wait(), 0) << "perhaps ended by the failure of the first: " << other->output();
+    EXPECT_THAT(agent->output() + other->output(),
+                ::testing::ContainsRegex("rank 1 has " + message +
+                                         ": all workers of a job need the same flags, model and"));
+  };
+  expect_refused({"--do_eval", "--validation_file=one.csv"},
+                 {"--do_eval", "--validation_file=two.csv"},
+                 "evaluation_data = \"[0-9a-f]*\", rank 0 has \"[0-9a-f]*\"");
+  expect_refused({"--do_predict", "--test_file=one.csv"}, {"--do_predict", "--test_file=two.csv"},
+                 "prediction_data = \"[0-9a-f]*\", rank 0 has \"[0-9a-f]*\"");
+  expect_refused({"--do_eval", "--validation_file=one.csv"}, {"--validation_file=one.csv"},
+                 "do_eval = false, rank 0 has true");
+}
+
 TEST_F(Training, WarnsThatNoEvaluationChoseTheBestModel) {
   train_in_one_process("out", 2,
                        {"--max_steps=1", "--save_steps=2", "--eval_strategy=steps",

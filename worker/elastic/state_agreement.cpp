@@ -14,7 +14,9 @@ StateAgreement agree_on_state(std::span<const StateReport> reports, std::int64_t
     return reports[static_cast<std::size_t>(rank)];
   };
   for (int rank = 0; rank < world; ++rank) {
-    if (of(rank).settings != best->settings) agreement.inconsistent.push_back(rank);
+    if (of(rank).settings != best->settings || of(rank).evaluation != best->evaluation) {
+      agreement.inconsistent.push_back(rank);
+    }
   }
   if (!agreement.inconsistent.empty()) return agreement;
   agreement.position = best->position;

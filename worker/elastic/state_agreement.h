@@ -23,6 +23,7 @@ struct StateReport {
   std::string settings;               // digest of all that determines the training
   TrainingPosition position;          // of the complete state in its memory
   std::int64_t checkpoint_step = -1;  // of the newest checkpoint that it knows of; -1: none
+  std::string evaluation = {};        // digest of what else all workers must have alike
   std::uint64_t epoch = 0;            // the last membership epoch that restored the state; 0: none
   bool operator==(const StateReport&) const = default;
 };

@@ -18,7 +18,9 @@
 namespace tilewright::train {
 namespace {
 
-constexpr const char* kStartingWeights = "starting_weights";  // in the fingerprint
+// In the fingerprints.
+constexpr const char* kStartingWeights = "starting_weights";
+constexpr const char* kEvaluationData = "evaluation_data";
 
 // Whether the labels are numbers determines the metric of the user's own files.
 void check_metric_of_own_files(const Settings& settings, nn::Head head) {
@@ -268,8 +270,16 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   if (settings.do_predict) {
     job.prediction_sets = read_parts(tasks::Split::kTest, settings.max_predict_samples);
   }
+  job.evaluation_fingerprint = evaluation_fingerprint(job.settings);
+  for (const EvaluationSet& set : job.evaluation_sets) {
+    job.evaluation_fingerprint[kEvaluationData + set.suffix] = set.data.digest();
+  }
+  for (const EvaluationSet& set : job.prediction_sets) {
+    job.evaluation_fingerprint["prediction_data" + set.suffix] = set.data.digest();
+  }
   if (settings.do_train && settings.load_best_model_at_end) {
-    job.fingerprint["evaluation_data"] = job.evaluation_sets.front().data.digest();
+    job.fingerprint[kEvaluationData] =
+        job.evaluation_fingerprint.at(kEvaluationData + job.evaluation_sets.front().suffix);
   }
   end_part("data reading and tokenization");
   open_starting_weights(job, sources.pool);

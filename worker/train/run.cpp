@@ -65,10 +65,9 @@ bool ends_epoch(ExitCode code) {
 }
 
 std::string encode(const elastic::StateReport& report) {
-  return nlohmann::json{{"settings", report.settings},
-                        {"step", report.position.step},
-                        {"stage", report.position.stage},
-                        {"checkpoint", report.checkpoint_step}}
+  return nlohmann::json{{"settings", report.settings},     {"step", report.position.step},
+                        {"stage", report.position.stage},  {"checkpoint", report.checkpoint_step},
+                        {"evaluation", report.evaluation}, {"epoch", report.epoch}}
       .dump();
 }
 
@@ -80,6 +79,8 @@ elastic::StateReport decode_report(const std::string& text) {
     json.at("step").get_to(report.position.step);
     json.at("stage").get_to(report.position.stage);
     json.at("checkpoint").get_to(report.checkpoint_step);
+    json.at("evaluation").get_to(report.evaluation);
+    json.at("epoch").get_to(report.epoch);
     return report;
   } catch (const nlohmann::json::exception& error) {
     throw Failure(ExitCode::kPeerLost,
@@ -89,7 +90,9 @@ elastic::StateReport decode_report(const std::string& text) {
 
 // Throws a Failure that names the first setting in which a rank differs from rank 0.
 [[noreturn]] void refuse_inconsistent(const Job& job, collectives::Mesh& mesh, ExitCode code) {
-  const std::string own = job.fingerprint.dump();
+  nlohmann::json settings = job.fingerprint;
+  settings.update(job.evaluation_fingerprint);
+  const std::string own = settings.dump();
   const auto all = collectives::all_gather(mesh, own, kMaxCollectiveBytes, collective_deadline());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
@@ -344,11 +347,12 @@ class TrainingRun {
     start_logged_ = false;
   }
 
-  // What all workers continue from. Refuses workers whose flags, model or data differ, because
-  // the sum of their gradients would be wrong. Collective.
+  // What all workers continue from. Refuses workers whose flags, model or data differ, because the
+  // sum of their gradients or the metrics of their evaluation would be wrong. Collective.
   elastic::StateAgreement agree(collectives::Mesh& mesh, std::int64_t resume_step) {
     const elastic::StateReport own{sha256_hex(job_.fingerprint.dump()), trainer_->position(),
-                                   trainer_->last_checkpoint_step(), state_epoch_};
+                                   trainer_->last_checkpoint_step(),
+                                   sha256_hex(job_.evaluation_fingerprint.dump()), state_epoch_};
     std::vector<elastic::StateReport> reports;
     for (const std::string& text :
          collectives::all_gather(mesh, encode(own), kMaxReportBytes, collective_deadline())) {

@@ -129,6 +129,16 @@ void resolve_shards(const Machine& machine, Settings& settings) {
                             settings.virtual_shards));
 }
 
+void add_value(nlohmann::json& values, const TrainingFlag& flag, const Settings& settings) {
+  std::visit(
+      [&](auto member) {
+        if constexpr (!std::is_same_v<decltype(member), std::monostate>) {
+          values[std::string(flag.name)] = settings.*member;
+        }
+      },
+      flag.member);
+}
+
 }  // namespace
 
 std::string known_task(std::string name) {
@@ -207,22 +217,26 @@ void check_gemm_backend(const Settings& settings, runtime::Isa isa) {
 nlohmann::json fingerprint(const Settings& settings) {
   nlohmann::json values;
   for (const TrainingFlag& flag : training_flags()) {
-    if (!flag.determines_weights) continue;
+    if (!flag.determines_weights_of(settings)) continue;
     if (flag.name == kDataTypeSetting && settings.chooses_data_type) continue;
     // Checkpoints of versions without the flag have no value of it.
     if (flag.name == kCommHookSetting && !settings.rounds_gradients()) continue;
-    std::visit(
-        [&](auto member) {
-          if constexpr (!std::is_same_v<decltype(member), std::monostate>) {
-            values[std::string(flag.name)] = settings.*member;
-          }
-        },
-        flag.member);
+    add_value(values, flag, settings);
   }
   values["global_batch_size"] = settings.global_batch;
   // Each batch is padded to its longest example.
   if (settings.loss_counts_padding) {
     values["per_device_train_batch_size"] = settings.per_device_train_batch_size;
+  }
+  return values;
+}
+
+nlohmann::json evaluation_fingerprint(const Settings& settings) {
+  nlohmann::json values = {{"do_train", settings.do_train},
+                           {"do_eval", settings.do_eval},
+                           {"do_predict", settings.do_predict}};
+  for (const TrainingFlag& flag : training_flags()) {
+    if (flag.determines_best_model) add_value(values, flag, settings);
   }
   return values;
 }

@@ -86,5 +86,8 @@ inline constexpr std::string_view kDataTypeSetting = "bf16";
 // The values that determine the trained weights, without the data type if it is not chosen yet. All
 // workers must have the same, and so must a checkpoint and the training that resumes from it.
 nlohmann::json fingerprint(const Settings& settings);
+// Further values that all workers must have alike: what they do, and when they evaluate. Not in a
+// checkpoint, so that a training can resume with another evaluation.
+nlohmann::json evaluation_fingerprint(const Settings& settings);
 
 }  // namespace tilewright::train

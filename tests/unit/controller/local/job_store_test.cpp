@@ -133,6 +133,7 @@ TEST_F(JobStoreTest, RefusesAnotherTrainingOfAnUnfinishedJob) {
   }
   EXPECT_EQ(open("", ""), "");
   EXPECT_EQ(open("logging_steps", "1"), "") << "does not change the weights";
+  EXPECT_EQ(open("eval_strategy", "epoch"), "") << "does not change the weights";
   EXPECT_EQ(open("learning_rate", "3e-05"),
             "job mrpc: spec.trainer.learning_rate: found 3e-05, expected 5e-05 as before, because "
             "the job continues; change it back, or run with --replace to start again without its "

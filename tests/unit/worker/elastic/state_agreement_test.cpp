@@ -84,6 +84,14 @@ TEST(StateAgreement, NamesTheWorkersWithOtherSettingsThanTheSurvivors) {
   EXPECT_THAT(agree_on_state(fresh, -1).inconsistent, ElementsAre(2)) << "than rank 0";
 }
 
+TEST(StateAgreement, NamesTheWorkersWithAnotherEvaluation) {
+  StateReport other = joiner();
+  other.evaluation = "other evaluation data";
+  const StateReport reports[] = {other, at(8), joiner()};
+  EXPECT_THAT(agree_on_state(reports, 4).inconsistent, ElementsAre(0));
+  EXPECT_THAT(agree_on_state(reports, 4).senders, IsEmpty());
+}
+
 // Random reports: the agreement keeps the most advanced state, never chooses a state that no worker
 // has, and does not depend on the ranks.
 TEST(StateAgreementProperty, HoldsForRandomReports) {

@@ -435,6 +435,32 @@ TEST(Fingerprint, IsTheSameWithGradientCheckpointing) {
   EXPECT_EQ(fingerprint(resolve({"--gradient_checkpointing"})), fingerprint(resolve({})));
 }
 
+// So a training can resume with an evaluation, which changes no weight.
+TEST(Fingerprint, HasTheEvaluationOnlyIfItSelectsTheBestModel) {
+  const std::vector<std::string> evaluated = {"--eval_strategy=steps", "--eval_steps=3",
+                                              "--metric_for_best_model=f1"};
+  EXPECT_EQ(fingerprint(resolve(evaluated)), fingerprint(resolve({})));
+  EXPECT_NE(evaluation_fingerprint(resolve(evaluated)), evaluation_fingerprint(resolve({})));
+  for (const char* flag : {"--load_best_model_at_end", "--save_strategy=best"}) {
+    std::vector<std::string> best = evaluated;
+    best.emplace_back(flag);
+    const nlohmann::json found = fingerprint(resolve(best));
+    EXPECT_EQ(found.at("eval_strategy"), "steps") << flag;
+    EXPECT_EQ(found.at("eval_steps"), 3) << flag;
+    EXPECT_EQ(found.at("metric_for_best_model"), "eval_f1") << flag;
+    EXPECT_EQ(found.at("greater_is_better"), true) << flag;
+  }
+}
+
+TEST(Fingerprint, OfTheEvaluationSaysWhatIsDone) {
+  const auto found = [](const std::string& flag) {
+    return evaluation_fingerprint(resolve({"--do_train", flag}));
+  };
+  EXPECT_EQ(found("--do_eval").at("do_eval"), true);
+  EXPECT_EQ(found("--do_eval=false").at("do_eval"), false);
+  EXPECT_NE(found("--do_predict"), found("--do_predict=false"));
+}
+
 TEST(Fingerprint, NamesTheCommunicationHookOnlyIfItRoundsGradients) {
   EXPECT_EQ(fingerprint(resolve({"--ddp_comm_hook=no"})), fingerprint(resolve({})));
   EXPECT_FALSE(fingerprint(resolve({})).contains("ddp_comm_hook")) << "as in older checkpoints";

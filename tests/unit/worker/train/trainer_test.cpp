@@ -276,6 +276,22 @@ TEST_F(TrainerTest, IsAnotherJobIfADroppedBatchHasAnotherSize) {
   EXPECT_NE(fingerprint_of(dropped), fingerprint_of({"--dataloader_drop_last"}));
 }
 
+TEST_F(TrainerTest, OtherEvaluationDataAreAnotherJobOnlyIfTheySelectTheBestModel) {
+  write_rows([](const nlohmann::json& row) { return row; });
+  const auto load = [&](std::vector<std::string> flags, const char* samples) {
+    flags.push_back(std::string("--max_eval_samples=") + samples);
+    return load_job(settings_of(flags), "");
+  };
+  const Job one = load({}, "1");
+  const Job two = load({}, "2");
+  EXPECT_NE(one.evaluation_fingerprint, two.evaluation_fingerprint);
+  EXPECT_EQ(one.fingerprint, two.fingerprint);
+  EXPECT_EQ(one.uid, two.uid);
+  const std::vector<std::string> best = {"--load_best_model_at_end", "--eval_strategy=epoch",
+                                         "--save_strategy=epoch"};
+  EXPECT_NE(load(best, "1").fingerprint, load(best, "2").fingerprint);
+}
+
 // The model has 64 positions.
 TEST_F(TrainerTest, CutsTextsToTheTokensThatModelAndTokenizerTake) {
   write_rows([](nlohmann::json row) {
