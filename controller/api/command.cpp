@@ -31,7 +31,8 @@ std::vector<std::string> worker_command(const TrainJob& job, const PathResolver&
     const std::string count = processes.automatic ? "auto" : std::to_string(processes.number);
     // Without it the agent would kill its processes after torchrun's 30 s.
     const std::int64_t grace = *job.spec.worker.termination_grace_period_seconds;  // has a default
-    words.insert(words.end(), {"agent", "--nproc_per_node=" + count,
+    // The operator or `up` restarts the worker, as restartPolicy and maxRestarts say.
+    words.insert(words.end(), {"agent", "--nproc_per_node=" + count, "--max_restarts=0",
                                fmt::format("--shutdown_timeout={}", grace), "--"});
   }
   words.emplace_back("train");

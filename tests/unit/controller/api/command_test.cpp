@@ -71,9 +71,9 @@ TEST(WorkerCommand, StartsAnAgentForSeveralProcesses) {
     EXPECT_THAT(automatic, ::testing::Contains("--nominal_workers=2")) << word;
   }
   const auto words = pod_command(job_of(with("nprocPerNode: 1", "nprocPerNode: 2")));
-  EXPECT_EQ(std::vector<std::string>(words.begin(), words.begin() + 6),
+  EXPECT_EQ(std::vector<std::string>(words.begin(), words.begin() + 7),
             (std::vector<std::string>{"tilewright-worker", "agent", "--nproc_per_node=2",
-                                      "--shutdown_timeout=30", "--", "train"}));
+                                      "--max_restarts=0", "--shutdown_timeout=30", "--", "train"}));
   const std::string patient = with("sharedMemory: 64Mi", "terminationGracePeriodSeconds: 300",
                                    with("nprocPerNode: 1", "nprocPerNode: 2"));
   EXPECT_THAT(pod_command(job_of(patient)), ::testing::Contains("--shutdown_timeout=300"));
