@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "controller/policy/clock_skew.h"
 #include "controller/policy/messages.h"
 
 namespace tilewright::local {
@@ -161,7 +162,10 @@ void Session::run() {
   std::optional<MonotonicTime> timer;  // when the last plan's requeue_after ends
   for (;;) {
     while (std::exchange(reconcile_pending_, false)) {
-      const policy::Plan plan = policy::reconcile(gather(), wall_now());
+      const WallTime now = wall_now();
+      policy::Observed observed = gather();
+      policy::correct_clock_skew(observed, now);
+      const policy::Plan plan = policy::reconcile(observed, now);
       reconcile_pending_ = apply(plan) || reconcile_pending_;
       timer.reset();
       if (plan.requeue_after) timer = monotonic_now() + *plan.requeue_after;

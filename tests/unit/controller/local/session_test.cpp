@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 
+#include <functional>
+#include <utility>
+
 #include "controller/api/defaults.h"
 #include "tests/support/paths.h"
 
@@ -36,8 +39,10 @@ struct Ended {
   int stop_signal = 0;
 };
 
-// Runs a job until it ends. Worker i executes scripts[i] at each start, in an empty directory.
-Ended run_job(const std::vector<std::string>& scripts, int max_restarts) {
+// Runs a job until it ends. Worker i executes scripts[i] at each start, in an empty directory. `now`
+// is the clock of the workers' times.
+Ended run_job(const std::vector<std::string>& scripts, int max_restarts,
+              std::function<WallTime()> now = wall_now) {
   const testing::TemporaryDirectory folder;
   const std::string screen = folder.path() / "screen";
   const FileDescriptor output(open(screen.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
@@ -57,7 +62,7 @@ Ended run_job(const std::vector<std::string>& scripts, int max_restarts) {
   options.workers.log_folder = folder.path();
   options.workers.node = "node-a";
   options.workers.grace = std::chrono::seconds(30);
-  options.workers.now = wall_now;
+  options.workers.now = std::move(now);
   options.workers.new_uid = [next = 0]() mutable { return fmt::format("uid-{}", next++); };
   options.workers.command = [&](const policy::WorkerCreation& creation) {
     ChildCommand command;
@@ -100,6 +105,13 @@ TEST(Session, LeavesTheFailureThatEndsTheJobToTheLastLinesOfTheRun) {
   ASSERT_EQ(run.job.status.phase, api::Phase::kFailed);
   EXPECT_EQ(run.job.status.restarts.total(), 0);
   EXPECT_THAT(run.screen, Not(HasSubstr("--seed")));
+}
+
+// The clock was an hour ahead when the worker ended, and was then set back.
+TEST(Session, RecordsNoTimeInTheFuture) {
+  const Ended run = run_job({"exit 2"}, 3, [] { return wall_now() + std::chrono::hours(1); });
+  ASSERT_EQ(run.job.status.failures.size(), 1U);
+  EXPECT_LE(run.job.status.failures.front().time, wall_now());
 }
 
 // Worker 0 fails for good; while worker 1 stops, it sends SIGINT to `up`.
