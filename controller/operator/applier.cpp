@@ -256,7 +256,7 @@ class Applier::PlanExecution {
     const bool own = type.kind == kube::resource::pods().kind
                          ? is_worker_of(*created, job_, job_kind)
                          : belongs_to(*created, job_, job_kind);
-    if (!own) return name_taken(type, name);
+    if (!own) return name_taken(type, name, *created);
     return created;
   }
 
@@ -324,10 +324,16 @@ class Applier::PlanExecution {
     error.message = std::move(message);
     return error;
   }
-  ApiError name_taken(const kube::ResourceType& type, const std::string& name) const {
-    return cannot_create(
-        type, name, kNameTaken,
-        fmt::format("a {} named {} exists and does not belong to the job", type.kind, name));
+  ApiError name_taken(const kube::ResourceType& type, const std::string& name,
+                      const json& existing) const {
+    // A pod of the job without the labels of a worker, such as one that Kubeflow's operator created
+    // before this one ran the job.
+    const char* origin = belongs_to(existing, job_, objects_.kind())
+                             ? "was created for the job by another operator: delete it once it "
+                               "has ended, or create the job again"
+                             : "does not belong to the job";
+    return cannot_create(type, name, kNameTaken,
+                         fmt::format("a {} named {} exists and {}", type.kind, name, origin));
   }
   ApiError crd_missing(const kube::ResourceType& type, const std::string& name) const {
     return cannot_create(type, name, kCrdMissing,

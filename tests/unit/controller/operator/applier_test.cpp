@@ -367,6 +367,21 @@ TEST_F(ApplierTest, ReportsAPodNameTakenByAPodWithTheLabelsOfAnotherJob) {
   EXPECT_EQ(expectations.rejection->cause, policy::RejectionCause::kNameTaken);
 }
 
+TEST_F(ApplierTest, SaysThatAnotherOperatorCreatedAPodOfTheJob) {
+  api.answer(kPostPod, 409, ScriptedApi::status(409, "AlreadyExists"));
+  json pod = owned_by("mrpc-worker-0", "x", job.metadata.uid);
+  pod["metadata"]["labels"] = {{"training.kubeflow.org/job-name", "mrpc"}};
+  api.answer(on_pod("GET", 0), 200, pod);
+  Plan plan;
+  plan.creations = {{"mrpc-worker-0", 0}};
+  EXPECT_FALSE(apply(plan).complete);
+  ASSERT_TRUE(expectations.rejection);
+  EXPECT_EQ(expectations.rejection->cause, policy::RejectionCause::kNameTaken);
+  EXPECT_THAT(expectations.rejection->message,
+              HasSubstr("a Pod named mrpc-worker-0 exists and was created for the job by another "
+                        "operator: delete it once it has ended, or create the job again"));
+}
+
 TEST_F(ApplierTest, ReportsAServiceNameTakenByAnotherOwner) {
   api.answer(kPostService, 409, ScriptedApi::status(409, "AlreadyExists"));
   json service = owned_by("mrpc", "x", job.metadata.uid);
