@@ -17,6 +17,7 @@ using std::chrono::seconds;
 
 constexpr seconds kRequestDeadline{30};
 constexpr seconds kRetryInterval{1};
+constexpr seconds kRelogInterval{60};
 constexpr seconds kTakeDeadline{60};
 // Workers send heartbeats every second; one reconcile handles several of them.
 constexpr seconds kHeartbeatReconcileDelay{1};
@@ -81,11 +82,15 @@ void LeadershipSession::changed(const std::string& key, Change change) {
 template <typename Step>
 bool LeadershipSession::retry_until_success(const char* what, Step step) {
   std::string last_error;
+  MonotonicTime logged;
   while (!stop_.signalled()) {
     const auto error = step();
     if (!error) return true;
-    if (std::exchange(last_error, error->message) != error->message) {
+    const MonotonicTime now = monotonic_now();
+    if (error->message != last_error || now - logged >= kRelogInterval) {
       log_->error("{}: {}; retrying", what, error->message);
+      last_error = error->message;
+      logged = now;
     }
     net::wait_ready(-1, 0, net::within(kRetryInterval, &stop_));
   }
@@ -184,6 +189,7 @@ kube::ApiResult<ServiceAddresses> LeadershipSession::published_addresses() {
 }
 
 void LeadershipSession::serve(const JobKeys& keys) {
+  serving_ = true;
   log_->info("started leading: {} jobs, {} pods", caches_.number_of_jobs(),
              caches_.number_of_pods());
   Recorder recorder(client_, guard_, options_.instance, log_);

@@ -2,6 +2,7 @@
 // holds the lease.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -40,6 +41,9 @@ class LeadershipSession {
 
   // Queues the job. May be called from any thread.
   void changed(const std::string& key, Change change);
+  // False until the session reconciles jobs: it waits for the caches, the master key or the address
+  // of the rendezvous.
+  bool serving() const { return serving_; }
   workqueue::QueueStats queue_metrics() const { return queue_.stats(); }
   std::size_t rendezvous_members() const;
   std::map<std::string, std::uint64_t> rendezvous_rejections() const;
@@ -47,7 +51,8 @@ class LeadershipSession {
 
  private:
   void run();
-  // Repeats `step` until it succeeds (true) or the session ends (false).
+  // Repeats `step` until it succeeds (true) or the session ends (false). Logs each new error, and a
+  // lasting one every minute.
   template <typename Step>
   bool retry_until_success(const char* what, Step step);
   // Starts to listen for workers and, for PyTorchJobs, for torchrun's agents.
@@ -68,6 +73,7 @@ class LeadershipSession {
   const std::shared_ptr<Logger> log_;
   workqueue::WorkQueue queue_;
   net::WakeUp stop_;
+  std::atomic<bool> serving_ = false;
   mutable std::mutex mutex_;            // protects the following members
   std::unique_ptr<RendezvousHub> hub_;  // null until it listens
   std::unique_ptr<StoreHub> stores_;    // null until it listens, or without PyTorchJobs

@@ -104,7 +104,7 @@ class SnapshotCollectable final : public prometheus::Collectable {
     std::vector<MetricFamily> families = registry_->Collect();
     const MetricsSnapshot snapshot = snapshot_();
     families.push_back(gauge("tilewright_controller_leading",
-                             "1 if this replica is the leader, otherwise 0.",
+                             "1 if this replica is the leader and reconciles jobs, otherwise 0.",
                              snapshot.leading ? 1 : 0));
     families.push_back(
         gauge("tilewright_controller_pods", "Number of worker pods.", number(snapshot.pods)));

@@ -105,7 +105,7 @@ MetricsSnapshot Operator::snapshot() const {
   snapshot.requests = client_.counter().counts();
   const auto session = current_session();
   if (!session) return snapshot;
-  snapshot.leading = true;
+  snapshot.leading = session->serving();
   snapshot.queue = session->queue_metrics();
   snapshot.rendezvous_members = session->rendezvous_members();
   snapshot.rendezvous_rejections = session->rendezvous_rejections();
