@@ -156,6 +156,7 @@ void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
                            ? train_job_objects(observed.job)
                            : pytorch_job_objects(observed.job, *decoded.pytorch, observed.workers,
                                                  decoded.status, drops_state_, tcpstore);
+  const bool was_rejected = expectations.rejection.has_value();
   const ApplyResult outcome =
       deps_.applier.apply(observed.job, decoded.status, plan, expectations, wait, *objects);
 
@@ -171,6 +172,8 @@ void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
     return;
   }
   deps_.queue.forget(key);
+  // The status still has the rejection, and an accepted request need not cause a watch event.
+  if (was_rejected && !expectations.rejection) deps_.queue.add(key);
 }
 
 void Reconciler::read_start_failures(const std::string& key, policy::Observed& observed,

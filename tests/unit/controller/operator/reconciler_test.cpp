@@ -114,7 +114,9 @@ class ReconcilerTest : public ::testing::Test {
     json blocked;
     for (const ScriptedApi::Request& request : api_.seen()) {
       if (!request.what.ends_with("/trainjobs/" + name + "/status")) continue;
-      for (const json& condition : request.body["status"]["conditions"]) {
+      const json conditions =
+          request.body.value(json::json_pointer("/status/conditions"), json::array());
+      for (const json& condition : conditions) {
         if (condition["type"] == "Blocked") blocked = condition;
       }
     }
@@ -161,6 +163,18 @@ TEST_F(ReconcilerTest, ReconcilesOtherJobsAfterAnException) {
   reconcile("ns/mrpc");
   EXPECT_EQ(queue_.stats().retries, 1U) << "of the job broken";
   EXPECT_THAT(api_.order(), Contains(kPostPods).Times(2)) << "the two workers of mrpc";
+}
+
+// Objects that are not watched, such as Secrets, cause no event that would trigger a reconcile.
+TEST_F(ReconcilerTest, ReconcilesAgainOnceARejectionHasEnded) {
+  api_.answer(kPostPods, 403, ScriptedApi::status(403, "Forbidden", "violates PodSecurity"));
+  reconcile("ns/mrpc");
+  reconcile("ns/mrpc");
+  ASSERT_EQ(last_blocked("mrpc")["status"], "True");
+  EXPECT_EQ(queue_.stats().depth, 0U) << "only delayed";
+  api_.forget_answers();
+  reconcile("ns/mrpc");
+  EXPECT_EQ(queue_.stats().depth, 1U);
 }
 
 // The manifest has no schedulingPolicy.
