@@ -44,8 +44,10 @@ std::set<Permission> permissions_granted(const std::vector<json>& objects) {
 }
 
 // Permissions that the API server requires in addition to that of the request: server-side apply of
-// a new object requires create.
-const std::set<Permission> kImpliedPermissions = {{"create", "endpointslices"}};
+// a new object requires create, and OpenShift requires create of endpointslices/restricted for the
+// address of a pod.
+const std::set<Permission> kImpliedPermissions = {{"create", "endpointslices"},
+                                                  {"create", "endpointslices/restricted"}};
 
 std::string format_permissions(const std::set<Permission>& permissions) {
   std::string text;
