@@ -35,12 +35,18 @@ json metadata_of(const api::TrainJob& job, const std::string& name) {
   return cluster::metadata_of(kApiVersion, kTrainJobKind, job.metadata, name);
 }
 
+// The schedulerName of the job's pods.
+std::string pod_scheduler(const api::TrainJob& job) {
+  std::string name = scheduler_of(job.spec.worker.pod_template);
+  return name.empty() ? job.spec.worker.scheduler_name : name;
+}
+
 json pod_metadata(const api::TrainJob& job, std::int64_t index, const PodOptions& options) {
   json metadata = metadata_of(job, api::worker_name(job, index));
   metadata["labels"][labels::kRole] = labels::kRoleWorker;
   metadata["labels"][labels::kWorkerIndex] = std::to_string(index);
   if (job.spec.run_policy.scheduling_policy) {
-    if (uses_volcano(options.gang_scheduler, job.spec.worker.scheduler_name)) {
+    if (uses_volcano(options.gang_scheduler, pod_scheduler(job))) {
       metadata["annotations"][gang::kVolcanoAnnotation] = pod_group_name(job);
     } else {
       metadata["labels"][gang::kSchedulerPluginsLabel] = pod_group_name(job);
@@ -338,7 +344,7 @@ json build_pod_group(const api::TrainJob& job, const policy::Gang& gang,
   json group = {{"kind", "PodGroup"}};
   group["metadata"] = metadata_of(job, pod_group_name(job));
   group["spec"] = {{"minMember", gang.min_member}};
-  if (uses_volcano(gang_scheduler, job.spec.worker.scheduler_name)) {
+  if (uses_volcano(gang_scheduler, pod_scheduler(job))) {
     group["apiVersion"] = "scheduling.volcano.sh/v1beta1";
     if (!gang.queue.empty()) group["spec"]["queue"] = gang.queue;
     if (!gang.priority_class.empty()) group["spec"]["priorityClassName"] = gang.priority_class;

@@ -243,6 +243,18 @@ TEST(PodGroup, HasTheApiOfTheScheduler) {
   EXPECT_EQ(volcano.at("spec"), json::parse(R"({"minMember": 2, "queue": "q"})"));
 }
 
+TEST(PodGroup, HasTheApiOfThePodTemplatesScheduler) {
+  const std::string gang = with("cleanPodPolicy: Running", "schedulingPolicy: {minAvailable: 2}");
+  const std::string manifest =
+      with("sharedMemory: 64Mi",
+           "schedulerName: other\n    podTemplate: {spec: {schedulerName: volcano}}", gang);
+  const json pod = pod_of(manifest);
+  EXPECT_EQ(pod.at("spec").at("schedulerName"), "volcano");
+  EXPECT_EQ(pod.at("metadata").at("annotations").at("scheduling.k8s.io/group-name"), "mrpc");
+  EXPECT_EQ(build_pod_group(job_in_cluster(manifest), {}).at("apiVersion"),
+            "scheduling.volcano.sh/v1beta1");
+}
+
 // With --gang_scheduler_name the operator gives the job an empty schedulingPolicy.
 json gang_pod_of(const std::string& gang_scheduler, const std::string& worker = "replicas: 2") {
   PodOptions options{"10.0.0.7:29400", "0a1b2c3d"};
