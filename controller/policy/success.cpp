@@ -91,11 +91,15 @@ Success check_success(const JobState& state, const api::TrainJobStatus& status, 
   bool all_ended = true;
   const bool foreign_done =
       !runs_tilewright(state.observed) && foreign_workers_are_done(state, status);
-  const bool counts = runs_tilewright(state.observed) || foreign_done;
+  // Whether the worker's exit with code 0 shows that the output is written.
+  const auto counts = [&](const Worker& worker) {
+    if (runs_tilewright(state.observed)) return true;
+    return foreign_done && (!state.observed.traits.has_master || worker.index == 0);
+  };
   // Includes surplus workers, which ran when the job was larger.
   for (const Worker& worker : state.observed.workers) {
     all_ended = all_ended && (has_ended(worker) || never_ran(worker));
-    if (worker.phase != WorkerPhase::kSucceeded || !counts) continue;
+    if (worker.phase != WorkerPhase::kSucceeded || !counts(worker)) continue;
     at_most(worker.finished.value_or(state.now) + kOtherWorkersTimeout);
   }
   if (foreign_done && !limit) at_most(state.now);  // the pods of the succeeded workers are gone

@@ -234,6 +234,24 @@ TEST(JobTraits, TheWorkersHaveHalfAMinuteToExitAfterTheMaster) {
   EXPECT_EQ(sim.status().phase, Phase::kSucceeded);
 }
 
+TEST(JobTraits, AnEarlierSuccessOfAWorkerDoesNotShortenThisTime) {
+  JobSimulator sim = foreign_job(2, true);
+  sim.start();
+  sim.succeed(1);
+  sim.settle();
+  sim.pass(seconds(3600));
+  sim.succeed(0);
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kRunning) << "worker 2 is about to exit";
+  EXPECT_TRUE(sim.has_worker(2));
+  sim.pass(seconds(29));
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kRunning);
+  sim.pass(seconds(1));
+  sim.settle();
+  EXPECT_EQ(sim.status().phase, Phase::kSucceeded);
+}
+
 TEST(JobTraits, TheMasterHasItsOwnRestartPolicy) {
   JobSimulator sim = foreign_job(1, true);
   sim.observed.traits.master_restart_policy = api::RestartPolicy::kNever;
