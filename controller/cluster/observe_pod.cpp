@@ -144,7 +144,10 @@ std::optional<Worker> worker_of_pod(const json& pod) {
     worker.phase = *worker.exit_code == 0 ? WorkerPhase::kSucceeded : WorkerPhase::kFailed;
   }
   const json& scheduled = element_with(conditions, "type", "PodScheduled");
-  if (worker.phase == WorkerPhase::kPending && string_member(scheduled, "status") == "False") {
+  if (string_member(scheduled, "status") == "True") {
+    worker.scheduled = timestamp_member(scheduled, "lastTransitionTime");
+  } else if (worker.phase == WorkerPhase::kPending &&
+             string_member(scheduled, "status") == "False") {
     worker.reason = string_member(scheduled, "reason");
     worker.message = string_member(scheduled, "message");
   }

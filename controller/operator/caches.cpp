@@ -159,6 +159,12 @@ bool Caches::node_ready(const std::string& name) const {
   return node ? node->value.ready : !nodes_.synced();
 }
 
+bool Caches::node_unreachable(const std::string& name) const {
+  if (name.empty()) return false;
+  const auto node = nodes_.get("", name);
+  return node ? node->value.unreachable : nodes_.synced();
+}
+
 void Caches::pod_changed(const Pod& before, const Pod& now) {
   {
     const std::lock_guard lock(mutex_);
@@ -202,7 +208,8 @@ void Caches::node_changed(const NodeRecord* before, const NodeRecord* now) {
     ++node_changes_;
   }
   // Affects the pods on this node, and unscheduled pods that may now fit.
-  const bool ready_changed = before != nullptr && (now == nullptr || before->ready != now->ready);
+  const bool ready_changed = before != nullptr && (now == nullptr || before->ready != now->ready ||
+                                                   before->unreachable != now->unreachable);
   const bool capacity_changed = now != nullptr && (before == nullptr || before->node != now->node);
   if (!ready_changed && !capacity_changed) return;
   std::set<std::string> keys;

@@ -52,6 +52,8 @@ class Caches {
   bool was_recently_deleted(const std::string& pod_uid) const;
   // False if the node is not ready or does not exist. True for an empty name.
   bool node_ready(const std::string& name) const;
+  // True if the node has stopped reporting or does not exist. False for an empty name.
+  bool node_unreachable(const std::string& name) const;
   // A snapshot of all nodes, rebuilt after a change.
   std::shared_ptr<const std::vector<policy::Node>> nodes() const;
 

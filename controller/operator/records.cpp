@@ -231,6 +231,7 @@ NodeRecord record_of_node(const json& object) {
   for (const json& condition : member(status, "conditions")) {
     if (string_member(condition, "type") == "Ready") {
       record.ready = string_member(condition, "status") == "True";
+      record.unreachable = string_member(condition, "status") == "Unknown";
     }
   }
   const json& metadata = member(object, "metadata");

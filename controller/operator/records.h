@@ -117,6 +117,7 @@ bool keep_pod_field(std::string_view section, std::string_view member);
 
 struct NodeRecord {
   bool ready = false;
+  bool unreachable = false;  // Ready is Unknown: the kubelet has stopped reporting
   policy::Node node;
 };
 NodeRecord record_of_node(const nlohmann::json& object);

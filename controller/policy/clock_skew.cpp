@@ -10,7 +10,7 @@ void correct_clock_skew(Observed& observed, WallTime now) {
   };
   for (Worker& worker : observed.workers) {
     WallTime earliest = WallTime::min();
-    for (auto* time : {&worker.created, &worker.started, &worker.finished}) {
+    for (auto* time : {&worker.created, &worker.scheduled, &worker.started, &worker.finished}) {
       if (!*time) continue;
       *time = std::min(std::max(**time, earliest), now);
       earliest = **time;

@@ -34,10 +34,10 @@ void take_figures(RendezvousView& view) {
   });
 }
 
-// A Pending pod is not running if its node reports. If the node does not report, its kubelet may
-// have started the pod.
+// A Pending pod is not running if its node reports, for example that it is not ready yet. If the node
+// does not report, its kubelet may have started the pod.
 bool may_be_running(const Worker& worker) {
-  if (worker.phase == WorkerPhase::kPending) return !worker.node.empty() && !worker.node_ready;
+  if (worker.phase == WorkerPhase::kPending) return !worker.node.empty() && worker.node_unreachable;
   return worker.phase == WorkerPhase::kRunning;
 }
 
@@ -78,7 +78,9 @@ void mark_silent(const std::vector<Worker>& workers, Duration listening, Duratio
   for (const Worker& worker : workers) {
     if (!may_be_running(worker) || view.members.contains(worker.index)) continue;
     // A worker that has just started may not have connected yet.
-    const auto since = worker.started ? worker.started : worker.created;
+    auto since = worker.created;
+    if (worker.scheduled) since = worker.scheduled;
+    if (worker.started) since = worker.started;
     if (since && now - *since < heartbeat_timeout) continue;
     view.members[worker.index].silent = true;
   }

@@ -67,8 +67,11 @@ struct Worker {
   std::string reason;
   std::string message;
   std::string node;
-  bool node_ready = true;  // false: the node has stopped reporting
-  std::optional<WallTime> created, started, finished;
+  bool node_ready = true;
+  // Not ready because the kubelet has stopped reporting, or because there is no such node.
+  bool node_unreachable = false;
+  // `scheduled`: when the pod got its node.
+  std::optional<WallTime> created, scheduled, started, finished;
   std::string last_lines;  // last lines of its log, once it has ended
 };
 

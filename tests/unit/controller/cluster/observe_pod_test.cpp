@@ -23,7 +23,9 @@ json pod(const char* status) {
 
 TEST(ObservePod, ReadsARunningPod) {
   const auto worker = worker_of_pod(pod(R"({"phase": "Running",
-    "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"}],
+    "conditions": [{"type": "PodScheduled", "status": "True",
+                    "lastTransitionTime": "2026-01-01T00:00:01Z"},
+                   {"type": "Ready", "status": "True"}],
     "containerStatuses": [{"name": "sidecar", "state": {"terminated": {"exitCode": 9}}},
       {"name": "worker", "state": {"running": {"startedAt": "2026-01-01T00:00:03Z"}}}]})"));
   ASSERT_TRUE(worker);
@@ -35,6 +37,7 @@ TEST(ObservePod, ReadsARunningPod) {
   EXPECT_TRUE(worker->ready);
   EXPECT_FALSE(worker->terminating);
   EXPECT_FALSE(worker->exit_code);
+  EXPECT_EQ(*worker->scheduled - *worker->created, std::chrono::seconds(1));
   EXPECT_EQ(*worker->started - *worker->created, std::chrono::seconds(3));
 }
 

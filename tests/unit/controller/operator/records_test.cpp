@@ -346,6 +346,17 @@ TEST(NodeRecord, IsReadyOnlyWithTheReadyCondition) {
   EXPECT_FALSE(record_of_node(json::object()).ready);
 }
 
+TEST(NodeRecord, IsUnreachableIfTheReadyConditionIsUnknown) {
+  const auto unreachable = [](const char* status) {
+    return record_of_node({{"status", {{"conditions", {{{"type", "Ready"}, {"status", status}}}}}}})
+        .unreachable;
+  };
+  EXPECT_TRUE(unreachable("Unknown"));
+  EXPECT_FALSE(unreachable("False"));
+  EXPECT_FALSE(unreachable("True"));
+  EXPECT_FALSE(record_of_node(json::object()).unreachable) << "its kubelet has not reported yet";
+}
+
 TEST(JobKey, ContainsNamespaceAndName) {
   EXPECT_EQ(key_of("ns", "mrpc"), "ns/mrpc");
   EXPECT_EQ(parse_key("ns/mrpc").namespace_name, "ns");

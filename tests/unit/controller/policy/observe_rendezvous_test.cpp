@@ -138,27 +138,31 @@ TEST_F(MarkSilent, MarksAPendingWorkerOnANodeThatDoesNotReport) {
   const struct {
     const char* what;
     const char* node;
-    bool node_ready;
+    bool unreachable;
     seconds age, listening;
     bool silent;
   } cases[] = {
-      {"created long ago on a dead node", "node-a", false, seconds(60), seconds(60), true},
-      {"on a ready node", "node-a", true, seconds(60), seconds(60), false},
-      {"no node", "", true, seconds(60), seconds(60), false},
-      {"no node, none ready", "", false, seconds(60), seconds(60), false},
-      {"just created", "node-a", false, seconds(9), seconds(60), false},
-      {"created at the timeout", "node-a", false, seconds(10), seconds(60), true},
-      {"the coordinator is new", "node-a", false, seconds(60), seconds(9), false},
+      {"created long ago on a dead node", "node-a", true, seconds(60), seconds(60), true},
+      {"on a node that reports", "node-a", false, seconds(60), seconds(60), false},
+      {"no node", "", false, seconds(60), seconds(60), false},
+      {"just created", "node-a", true, seconds(9), seconds(60), false},
+      {"created at the timeout", "node-a", true, seconds(10), seconds(60), true},
+      {"the coordinator is new", "node-a", true, seconds(60), seconds(9), false},
   };
   Worker& worker = workers_[0];
   worker.phase = WorkerPhase::kPending;
   worker.started.reset();
   for (const auto& c : cases) {
     worker.node = c.node;
-    worker.node_ready = c.node_ready;
+    worker.node_unreachable = c.unreachable;
     worker.created = kNow - c.age;
     EXPECT_EQ(silent(c.listening), c.silent) << c.what;
   }
+  worker.created = kNow - seconds(600);
+  worker.scheduled = kNow - seconds(9);
+  EXPECT_FALSE(silent()) << "it waited for this node, which has just been added";
+  worker.scheduled = kNow - seconds(10);
+  EXPECT_TRUE(silent());
   worker.terminating = true;
   EXPECT_TRUE(silent()) << "its deletion changes nothing";
   view_.members[2].rank = 0;

@@ -650,6 +650,7 @@ TEST(DeadNode, LosesWorkersInEveryPhase) {
     if (c.phase == WorkerPhase::kPending) worker.started.reset();
     worker.terminating = c.terminating;
     worker.node_ready = false;
+    worker.node_unreachable = true;
     sim.observed.rendezvous = RendezvousView{};
     RendezvousView& view = *sim.observed.rendezvous;
     view.members[0].rank = 0;
@@ -667,6 +668,18 @@ TEST(DeadNode, LosesWorkersInEveryPhase) {
     EXPECT_EQ(sim.status().restarts.infrastructure, 1);
     EXPECT_EQ(sim.status().failures[0].reason, c.terminating ? "Deleted" : "NodeLost");
   }
+}
+
+// A node that was just added: its kubelet reports that the network plugin does not run yet.
+TEST(DeadNode, IsNotANodeThatReportsThatItIsNotReady) {
+  JobSimulator sim;
+  sim.settle();
+  ASSERT_EQ(sim.worker(1).phase, WorkerPhase::kPending);
+  sim.worker(1).node_ready = false;
+  sim.pass(seconds(60));
+  sim.observed.rendezvous = RendezvousView{};
+  mark_silent(sim.observed.workers, seconds(60), seconds(10), sim.now, *sim.observed.rendezvous);
+  EXPECT_TRUE(sim.plan().deletions.empty());
 }
 
 TEST(DeadNode, HasItsWorkerReplacedOnceIfTheJobHasChangedToo) {
