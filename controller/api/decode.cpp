@@ -382,10 +382,16 @@ void bound_status(TrainJobStatus& status) {
   count(restarts.program, restarts.infrastructure, restarts.out_of_memory);
   bound(status.rendezvous_epoch, 0, kLargest);
   // Sizes that no job can have count as not set, so that they are set again.
-  const auto is_size = [](std::int64_t size) { return size > 0 && size <= kMaxVirtualShards; };
-  if (!is_size(status.nominal_workers)) status.nominal_workers = 0;
+  const auto is_size = [](std::int64_t size, std::int64_t most) {
+    return size > 0 && size <= most;
+  };
+  // The processes of a PyTorchJob that does not train natively may exceed kMaxVirtualShards.
+  constexpr std::int64_t kMostProcesses = kMaxPods * kMaxProcessesPerNode;
+  if (!is_size(status.nominal_workers, kMostProcesses)) status.nominal_workers = 0;
   const bool is_power_of_two = (status.virtual_shards & (status.virtual_shards - 1)) == 0;
-  if (!is_size(status.virtual_shards) || !is_power_of_two) status.virtual_shards = 0;
+  if (!is_size(status.virtual_shards, kMaxVirtualShards) || !is_power_of_two) {
+    status.virtual_shards = 0;
+  }
   if (status.failures.size() > kFailureHistoryLength) {
     status.failures.erase(
         status.failures.begin(),

@@ -547,6 +547,16 @@ TEST(Decode, KeepsTheLargestExitCodeOfAContainer) {
   EXPECT_EQ(decoded.job.status.failures.front().exit_code, INT32_MAX);
 }
 
+// A PyTorchJob of any program may have more processes than Tilewright's trainer can use. Without
+// nominalWorkers each reconcile would set it again.
+TEST(Decode, KeepsTheProcessesOfTheLargestPyTorchJob) {
+  TrainJob job = testing::job_of();
+  job.status.nominal_workers = kMaxPods * kMaxProcessesPerNode;
+  const DecodeResult decoded = decode_object(to_json(job));
+  ASSERT_TRUE(decoded.ok()) << sentences(decoded.errors);
+  EXPECT_EQ(decoded.job.status.nominal_workers, kMaxPods * kMaxProcessesPerNode);
+}
+
 TEST(Decode, BoundsTheNumbersOfAStatus) {
   constexpr std::int64_t kHuge = INT64_MAX;
   nlohmann::json object = to_json(testing::job_of());
