@@ -113,7 +113,8 @@ void visit_fields(Visitor& visitor, Of<ElasticPolicy> auto& policy) {
   visitor(Field{.name = "maxRestarts",
                 .description =
                     "Maximum number of restarts after failures of the program, of all workers "
-                    "together and over the lifetime of the job. Defaults to "
+                    "together and over the lifetime of the job. Failures that follow another "
+                    "worker's before the job runs again do not count. Defaults to "
                     "runPolicy.backoffLimit, or else to 3.",
                 .bounds = kRestartBounds},
           policy.max_restarts);

@@ -87,9 +87,22 @@ std::int64_t exit_code_of(const FailureRecord& record) {
   return record.signal ? kSignalExitCodeBase + *record.signal : record.exit_code.value_or(0);
 }
 
-// Returns std::nullopt if the worker restarts or waits for a change of the job.
+// True if the program may have failed because another worker had failed: in the same reconcile, or
+// since the job last ran. Not if the worker itself was created since then.
+bool follows_another_failure(const api::TrainJobStatus& status, const NewFailure& failure,
+                             bool others_failed) {
+  if (failure.record.cause != FailureCause::kProgram) return false;
+  if (others_failed) return true;
+  const api::Condition* restarting = status.find_condition(api::condition::kRestarting);
+  return restarting != nullptr && restarting->status == api::ConditionStatus::kTrue &&
+         failure.worker != nullptr && failure.worker->created &&
+         failure.worker->created < restarting->last_transition_time;
+}
+
+// Returns std::nullopt if the worker restarts or waits for a change of the job. `counts`: the
+// restart counts against the limit.
 std::optional<JobEnd> apply_restart_policy(const JobState& state, const api::TrainJobStatus& status,
-                                           const FailureRecord& record) {
+                                           const FailureRecord& record, bool counts) {
   const api::TrainJob& job = state.observed.job;
   const JobTraits& traits = state.observed.traits;
   auto policy = job.spec.worker.restart_policy.value_or(api::RestartPolicy::kOnFailure);
@@ -126,7 +139,7 @@ std::optional<JobEnd> apply_restart_policy(const JobState& state, const api::Tra
   }
   const std::int64_t limit =
       job.spec.elastic_policy.max_restarts.value_or(api::kDefaultMaxRestarts);
-  if (status.restarts.program >= limit) {
+  if (counts && status.restarts.program >= limit) {
     return JobEnd{JobEndCause::kRestartLimit, record, status.restarts.program};
   }
   return std::nullopt;
@@ -223,12 +236,17 @@ Restarts plan_restarts(const JobState& state, api::TrainJobStatus& status) {
 
   // Evaluate each failure with counts that include the failures before it.
   api::TrainJobStatus updated_status = status;
+  bool others_failed = std::ranges::any_of(new_failures, [](const NewFailure& failure) {
+    return failure.record.cause != FailureCause::kProgram;
+  });
   for (std::size_t i = 0; i < new_failures.size(); ++i) {
     const FailureRecord& record = new_failures[i].record;
-    const auto end = apply_restart_policy(state, updated_status, record);
+    const bool counts = !follows_another_failure(status, new_failures[i], others_failed);
+    others_failed = true;
+    const auto end = apply_restart_policy(state, updated_status, record, counts);
     if (end && !restarts.end) restarts.end = end;
     count_failure(state, updated_status, record, waits_for_change(state, updated_status, record));
-    if (!end) count_restart(updated_status.restarts, record.cause);
+    if (!end && counts) count_restart(updated_status.restarts, record.cause);
     append_failure(updated_status, record);
     if (new_failures[i].worker != nullptr)
       mark_counted(updated_status, new_failures[i].worker->uid);
