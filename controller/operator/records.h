@@ -96,7 +96,7 @@ struct JobId {
   std::string namespace_name;
   std::string uid;
   JobKind kind = JobKind::kTrainJob;
-  auto operator<=>(const JobId&) const = default;
+  auto operator<=>(const JobId&) const = default;  // NOLINT: clang-tidy 14 sees a null pointer
 };
 
 struct PodRecord {
