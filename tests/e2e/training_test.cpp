@@ -15,13 +15,16 @@ using testing::CommandResult;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// 40 steps of 32 sentence pairs with a checkpoint every eight steps.
+// Enough for a replacement to join after the first checkpoint is in the status, up to ten seconds late.
+constexpr int kSteps = 60;
+
+// Steps of 32 sentence pairs with a checkpoint every eight steps.
 json two_workers() {
   json job = testing::training_job(testing::Model::kMiniLm);
   json& spec = job["spec"];
   spec["elasticPolicy"] = {{"minReplicas", 1}, {"maxReplicas", 2}, {"maxRestarts", 3}};
   spec["worker"]["replicas"] = 2;
-  spec["trainer"].update({{"max_steps", 40}, {"save_steps", 8}, {"logging_steps", 1}});
+  spec["trainer"].update({{"max_steps", kSteps}, {"save_steps", 8}, {"logging_steps", 1}});
   return job;
 }
 
@@ -38,14 +41,14 @@ class TrainingOnACluster : public testing::TrainingJobTest {
     const std::string log = kubectl_ok({"logs", "mrpc-worker-0"});
     EXPECT_THAT(log, Not(HasSubstr("resuming from")));
     EXPECT_THAT(log, HasSubstr("worker 1 joined"));
-    const std::regex line("info step +([0-9]+)/40 ");
+    const std::regex line(fmt::format("info step +([0-9]+)/{} ", kSteps));
     int last = 0;
     for (std::sregex_iterator at(log.begin(), log.end(), line), end; at != end; ++at) {
       const int step = std::stoi((*at)[1]);
       EXPECT_GE(step, last) << log;
       last = step;
     }
-    EXPECT_EQ(last, 40) << log;
+    EXPECT_EQ(last, kSteps) << log;
   }
 };
 
@@ -58,15 +61,17 @@ TEST_F(TrainingOnACluster, HasTheHashOfALocalRunAndIsDeletedCompletely) {
   wait_for_checkpoint();
   const std::string columns = kubectl_ok({"get", "tj.tilewright.dev"});
   EXPECT_THAT(columns, HasSubstr("STEP"));
-  EXPECT_THAT(columns, ::testing::ContainsRegex("mrpc +Running +[0-9]+/40 +loss 0\\.[0-9]+ +"
-                                                "[0-9.]+ +.* 2/2 +0 "));
+  EXPECT_THAT(columns,
+              ::testing::ContainsRegex(fmt::format("mrpc +Running +[0-9]+/{} +loss 0\\.[0-9]+ +"
+                                                   "[0-9.]+ +.* 2/2 +0 ",
+                                                   kSteps)));
   wait_for_success();
   follower.join();
-  EXPECT_THAT(followed, HasSubstr("40/40"));
+  EXPECT_THAT(followed, HasSubstr(fmt::format("{0}/{0}", kSteps)));
   const json status = job()["status"];
   EXPECT_EQ(status["restarts"]["total"], 0);
   EXPECT_EQ(status["replicas"]["succeeded"], 2);
-  EXPECT_EQ(status["progress"]["step"], 40);
+  EXPECT_EQ(status["progress"]["step"], kSteps);
   EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 
   const std::string uid = job()["metadata"]["uid"];
@@ -196,7 +201,7 @@ TEST_F(TrainingOnACluster, ContinuesWhileTheOperatorIsReplaced) {
   EXPECT_NE(leader(), led);
   const json status = job()["status"];
   EXPECT_EQ(status["restarts"]["total"], 0) << status;
-  EXPECT_EQ(status["progress"]["step"], 40) << "progress reported to the new leader";
+  EXPECT_EQ(status["progress"]["step"], kSteps) << "progress reported to the new leader";
   EXPECT_THAT(kubectl_ok({"logs", "mrpc-worker-0"}), Not(HasSubstr("resuming from")));
   EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 }
