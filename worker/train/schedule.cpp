@@ -59,9 +59,10 @@ double Schedule::learning_rate(std::int64_t step) const {
 }
 
 double Schedule::epoch_after(std::int64_t steps) const {
-  return static_cast<double>(steps / steps_per_epoch) +
-         static_cast<double>(steps % steps_per_epoch * micro_batches_per_step) /
-             static_cast<double>(micro_batches_per_epoch);
+  const std::int64_t epochs = steps / steps_per_epoch;
+  const std::int64_t micro_batches = steps % steps_per_epoch * micro_batches_per_step;
+  return static_cast<double>(epochs) +
+         static_cast<double>(micro_batches) / static_cast<double>(micro_batches_per_epoch);
 }
 
 bool Schedule::is_due(std::string_view strategy, std::int64_t interval, std::int64_t step) const {
