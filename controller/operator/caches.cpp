@@ -153,16 +153,10 @@ std::vector<Caches::Pod> Caches::pods_of(const JobId& job) const {
   return pods;
 }
 
-bool Caches::node_ready(const std::string& name) const {
-  if (name.empty()) return true;
-  const auto node = nodes_.get("", name);
-  return node ? node->value.ready : !nodes_.synced();
-}
-
-bool Caches::node_unreachable(const std::string& name) const {
-  if (name.empty()) return false;
-  const auto node = nodes_.get("", name);
-  return node ? node->value.unreachable : nodes_.synced();
+policy::NodeState Caches::node_state(const std::string& name) const {
+  if (name.empty()) return policy::NodeState::kReady;
+  if (const auto node = nodes_.get("", name)) return node->value.state;
+  return nodes_.synced() ? policy::NodeState::kUnreachable : policy::NodeState::kReady;
 }
 
 void Caches::pod_changed(const Pod& before, const Pod& now) {
@@ -208,15 +202,14 @@ void Caches::node_changed(const NodeRecord* before, const NodeRecord* now) {
     ++node_changes_;
   }
   // Affects the pods on this node, and unscheduled pods that may now fit.
-  const bool ready_changed = before != nullptr && (now == nullptr || before->ready != now->ready ||
-                                                   before->unreachable != now->unreachable);
+  const bool state_changed = before != nullptr && (now == nullptr || before->state != now->state);
   const bool capacity_changed = now != nullptr && (before == nullptr || before->node != now->node);
-  if (!ready_changed && !capacity_changed) return;
+  if (!state_changed && !capacity_changed) return;
   std::set<std::string> keys;
   for (const Pod& pod : pods_.all()) {
     const std::string& on = pod->value.worker.node;
     const bool affected =
-        (ready_changed && on == either.node.name) || (capacity_changed && on.empty());
+        (state_changed && on == either.node.name) || (capacity_changed && on.empty());
     if (affected && !pod->value.job_name.empty()) {
       keys.insert(key_of_job(pod));
     }

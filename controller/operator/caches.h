@@ -50,10 +50,8 @@ class Caches {
   std::vector<Pod> pods_of(const JobId& job) const;
   // True if the pod was deleted from the cache within the last minutes.
   bool was_recently_deleted(const std::string& pod_uid) const;
-  // False if the node is not ready or does not exist. True for an empty name.
-  bool node_ready(const std::string& name) const;
-  // True if the node has stopped reporting or does not exist. False for an empty name.
-  bool node_unreachable(const std::string& name) const;
+  // kReady for an empty name, and for an unknown one until the nodes have been listed.
+  policy::NodeState node_state(const std::string& name) const;
   // A snapshot of all nodes, rebuilt after a change.
   std::shared_ptr<const std::vector<policy::Node>> nodes() const;
 

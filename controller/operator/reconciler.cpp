@@ -48,10 +48,7 @@ std::vector<policy::Worker> observe_pods(const Caches& caches, const JobId& job,
                 [&](const auto& entry) { return caches.was_recently_deleted(entry.first); });
   drop_observed(cached, monotonic_now(), expectations);
   std::vector<policy::Worker> workers = merge_pods(std::move(cached), expectations);
-  for (policy::Worker& worker : workers) {
-    worker.node_ready = caches.node_ready(worker.node);
-    worker.node_unreachable = caches.node_unreachable(worker.node);
-  }
+  for (policy::Worker& worker : workers) worker.node_state = caches.node_state(worker.node);
   return workers;
 }
 

@@ -230,8 +230,9 @@ NodeRecord record_of_node(const json& object) {
   const json& status = member(object, "status");
   for (const json& condition : member(status, "conditions")) {
     if (string_member(condition, "type") == "Ready") {
-      record.ready = string_member(condition, "status") == "True";
-      record.unreachable = string_member(condition, "status") == "Unknown";
+      const std::string ready = string_member(condition, "status");
+      if (ready == "True") record.state = policy::NodeState::kReady;
+      if (ready == "Unknown") record.state = policy::NodeState::kUnreachable;
     }
   }
   const json& metadata = member(object, "metadata");

@@ -116,8 +116,7 @@ PodRecord record_of_pod(const nlohmann::json& object);
 bool keep_pod_field(std::string_view section, std::string_view member);
 
 struct NodeRecord {
-  bool ready = false;
-  bool unreachable = false;  // Ready is Unknown: the kubelet has stopped reporting
+  policy::NodeState state = policy::NodeState::kNotReady;
   policy::Node node;
 };
 NodeRecord record_of_node(const nlohmann::json& object);

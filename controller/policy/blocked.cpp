@@ -74,7 +74,9 @@ std::optional<BlockedReason> find_stuck_deletion(const Worker& worker, Timer& ti
       !timer.due(*worker.deletion_deadline + kDeletionGracePeriod)) {
     return std::nullopt;
   }
-  if (!worker.node_ready && !worker.node.empty()) return blocked::NodeNotReady{&worker};
+  if (worker.node_state != NodeState::kReady && !worker.node.empty()) {
+    return blocked::NodeNotReady{&worker};
+  }
   return blocked::DeletionStuck{&worker};
 }
 

@@ -75,7 +75,8 @@ bool has_ended(const Worker& worker) {
 bool pod_has_ended(const Worker& worker) { return has_ended(worker) && !worker.pod_still_running; }
 
 bool is_lost(const JobState& state, const Worker& worker) {
-  if (worker.node_ready || pod_has_ended(worker) || !state.observed.rendezvous) return false;
+  if (worker.node_state == NodeState::kReady || pod_has_ended(worker) || !state.observed.rendezvous)
+    return false;
   if (!runs_tilewright(state.observed)) return false;
   const auto& members = state.observed.rendezvous->members;
   const auto member = members.find(worker.index);
@@ -87,8 +88,8 @@ void schedule_silence_check(const JobState& state, Timer& timer) {
   constexpr std::chrono::seconds kRecheckInterval{10};
   if (!runs_tilewright(state.observed)) return;
   const bool any = std::ranges::any_of(state.observed.workers, [&](const Worker& worker) {
-    return !worker.node.empty() && !worker.node_ready && !pod_has_ended(worker) &&
-           !is_lost(state, worker);
+    return !worker.node.empty() && worker.node_state != NodeState::kReady &&
+           !pod_has_ended(worker) && !is_lost(state, worker);
   });
   if (any) timer.due(state.now + kRecheckInterval);
 }

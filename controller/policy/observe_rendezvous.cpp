@@ -37,7 +37,9 @@ void take_figures(RendezvousView& view) {
 // A Pending pod is not running if its node reports, for example that it is not ready yet. If the node
 // does not report, its kubelet may have started the pod.
 bool may_be_running(const Worker& worker) {
-  if (worker.phase == WorkerPhase::kPending) return !worker.node.empty() && worker.node_unreachable;
+  if (worker.phase == WorkerPhase::kPending) {
+    return !worker.node.empty() && worker.node_state == NodeState::kUnreachable;
+  }
   return worker.phase == WorkerPhase::kRunning;
 }
 

@@ -39,6 +39,12 @@ struct StartProblem {
   std::vector<std::string> pods;  // kVolumeOnOtherNode: the pods that use it, if they are known
 };
 
+enum class NodeState {
+  kReady,
+  kNotReady,    // as its kubelet reports
+  kUnreachable  // its kubelet has stopped reporting, or there is no such node
+};
+
 // A pod, or a process in its place.
 struct Worker {
   std::string name;  // worker_name(observed, index)
@@ -67,9 +73,7 @@ struct Worker {
   std::string reason;
   std::string message;
   std::string node;
-  bool node_ready = true;
-  // Not ready because the kubelet has stopped reporting, or because there is no such node.
-  bool node_unreachable = false;
+  NodeState node_state = NodeState::kReady;
   // `scheduled`: when the pod got its node.
   std::optional<WallTime> created, scheduled, started, finished;
   std::string last_lines;  // last lines of its log, once it has ended

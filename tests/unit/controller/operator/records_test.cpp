@@ -330,31 +330,33 @@ TEST(NodeRecord, NeedsOnlyTheFilteredFieldsOfANode) {
   const json wanted = kube::parse_object(whole.dump(), keep_node_field);
   EXPECT_FALSE(wanted["status"].contains("images"));
   EXPECT_EQ(record_of_node(wanted).node, record_of_node(whole).node);
-  EXPECT_TRUE(record_of_node(wanted).ready);
+  EXPECT_EQ(record_of_node(wanted).state, policy::NodeState::kReady);
   EXPECT_TRUE(record_of_node(wanted).node.cordoned);
   EXPECT_EQ(record_of_node(wanted).node.allocatable.size(), 1U);
 }
 
 TEST(NodeRecord, IsReadyOnlyWithTheReadyCondition) {
   const auto ready = [](const json& conditions) {
-    return record_of_node({{"status", {{"conditions", conditions}}}}).ready;
+    return record_of_node({{"status", {{"conditions", conditions}}}}).state ==
+           policy::NodeState::kReady;
   };
   EXPECT_TRUE(ready({{{"type", "Ready"}, {"status", "True"}}}));
   EXPECT_FALSE(ready({{{"type", "Ready"}, {"status", "False"}}}));
   EXPECT_FALSE(ready({{{"type", "Ready"}, {"status", "Unknown"}}}));
   EXPECT_FALSE(ready({{{"type", "MemoryPressure"}, {"status", "True"}}}));
-  EXPECT_FALSE(record_of_node(json::object()).ready);
+  EXPECT_NE(record_of_node(json::object()).state, policy::NodeState::kReady);
 }
 
 TEST(NodeRecord, IsUnreachableIfTheReadyConditionIsUnknown) {
   const auto unreachable = [](const char* status) {
     return record_of_node({{"status", {{"conditions", {{{"type", "Ready"}, {"status", status}}}}}}})
-        .unreachable;
+               .state == policy::NodeState::kUnreachable;
   };
   EXPECT_TRUE(unreachable("Unknown"));
   EXPECT_FALSE(unreachable("False"));
   EXPECT_FALSE(unreachable("True"));
-  EXPECT_FALSE(record_of_node(json::object()).unreachable) << "its kubelet has not reported yet";
+  EXPECT_NE(record_of_node(json::object()).state, policy::NodeState::kUnreachable)
+      << "its kubelet has not reported yet";
 }
 
 TEST(JobKey, ContainsNamespaceAndName) {

@@ -154,7 +154,7 @@ TEST_F(MarkSilent, MarksAPendingWorkerOnANodeThatDoesNotReport) {
   worker.started.reset();
   for (const auto& c : cases) {
     worker.node = c.node;
-    worker.node_unreachable = c.unreachable;
+    worker.node_state = c.unreachable ? NodeState::kUnreachable : NodeState::kReady;
     worker.created = kNow - c.age;
     EXPECT_EQ(silent(c.listening), c.silent) << c.what;
   }
@@ -178,7 +178,7 @@ TEST_F(MarkSilent, AlsoMarksFinishedWorkers) {
 TEST_F(MarkSilent, SkipsWorkersThatHaveEnded) {
   for (const WorkerPhase phase : {WorkerPhase::kSucceeded, WorkerPhase::kFailed}) {
     workers_[0].phase = phase;
-    workers_[0].node_ready = false;
+    workers_[0].node_state = NodeState::kNotReady;
     EXPECT_FALSE(silent());
   }
 }

@@ -144,7 +144,7 @@ TEST(Restarts, ForceDeleteAnUnresponsivePodAfterItsWorkerEnds) {
   sim.observed.rendezvous.emplace().members[1].silent = true;
   sim.fail(1, 1);
   sim.worker(1).pod_still_running = true;
-  sim.worker(1).node_ready = false;
+  sim.worker(1).node_state = NodeState::kNotReady;
   const Plan plan = sim.step();
   ASSERT_EQ(plan.deletions.size(), 1U);
   EXPECT_TRUE(plan.deletions[0].force);
@@ -668,7 +668,7 @@ TEST(DeadNode, IsNotReadyAndSilent) {
     JobSimulator sim;
     sim.graceful = true;
     sim.start();
-    sim.worker(1).node_ready = c.node_ready;
+    sim.worker(1).node_state = c.node_ready ? NodeState::kReady : NodeState::kNotReady;
     sim.observed.rendezvous = RendezvousView{};
     sim.observed.rendezvous->members[1] = {1, c.silent, false};
     const Plan plan = sim.plan();
@@ -704,8 +704,7 @@ TEST(DeadNode, LosesWorkersInEveryPhase) {
     worker.ready = false;
     if (c.phase == WorkerPhase::kPending) worker.started.reset();
     worker.terminating = c.terminating;
-    worker.node_ready = false;
-    worker.node_unreachable = true;
+    worker.node_state = NodeState::kUnreachable;
     sim.observed.rendezvous = RendezvousView{};
     RendezvousView& view = *sim.observed.rendezvous;
     view.members[0].rank = 0;
@@ -730,7 +729,7 @@ TEST(DeadNode, IsNotANodeThatReportsThatItIsNotReady) {
   JobSimulator sim;
   sim.settle();
   ASSERT_EQ(sim.worker(1).phase, WorkerPhase::kPending);
-  sim.worker(1).node_ready = false;
+  sim.worker(1).node_state = NodeState::kNotReady;
   sim.pass(seconds(60));
   sim.observed.rendezvous = RendezvousView{};
   mark_silent(sim.observed.workers, seconds(60), seconds(10), sim.now, *sim.observed.rendezvous);
@@ -743,7 +742,7 @@ TEST(DeadNode, HasItsWorkerReplacedOnceIfTheJobHasChangedToo) {
   Worker& worker = sim.worker(1);
   worker.generation = 1;
   sim.block(1, StartProblemCause::kImageNotAvailable);
-  worker.node_ready = false;
+  worker.node_state = NodeState::kNotReady;
   sim.job().metadata.generation = 2;
   sim.observed.rendezvous = RendezvousView{};
   sim.observed.rendezvous->members[1].silent = true;
@@ -755,7 +754,7 @@ TEST(DeadNode, HasItsWorkerReplacedOnceIfTheJobHasChangedToo) {
 TEST(DeadNode, ReplacesNoWorkerWithoutTheRendezvous) {
   JobSimulator sim;
   sim.start();
-  sim.worker(1).node_ready = false;
+  sim.worker(1).node_state = NodeState::kNotReady;
   EXPECT_TRUE(sim.plan().deletions.empty()) << "heartbeats are unknown without the rendezvous";
 }
 
@@ -769,7 +768,7 @@ TEST(DeadNode, ForceDeletesWorkersStuckInGracefulDeletion) {
   EXPECT_EQ(sim.status().restarts.infrastructure, 1);
   EXPECT_EQ(sim.status().failures[0].reason, "EvictionByEvictionAPI");
   EXPECT_TRUE(sim.plan().deletions.empty());
-  sim.worker(1).node_ready = false;
+  sim.worker(1).node_state = NodeState::kNotReady;
   sim.observed.rendezvous = RendezvousView{};
   sim.observed.rendezvous->members[1].silent = true;
   const Plan plan = sim.plan();

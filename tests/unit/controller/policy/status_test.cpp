@@ -317,7 +317,7 @@ TEST(Blocked, ReportsAWorkerStuckInDeletion) {
     worker.terminating = true;
     worker.deletion_deadline = sim.now + seconds(30);
     worker.phase = c.phase;
-    worker.node_ready = c.node_ready;
+    worker.node_state = c.node_ready ? NodeState::kReady : NodeState::kNotReady;
     worker.node = c.node;
     sim.observed.rendezvous = RendezvousView{};
     sim.observed.rendezvous->members[1].rank = 1;

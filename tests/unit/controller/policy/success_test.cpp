@@ -264,7 +264,7 @@ TEST_F(TrainingComplete, AnExitShortensTheWait) {
 
 TEST_F(TrainingComplete, ADeadNodeNeitherDelaysTheJobNorIsCounted) {
   Worker& zero = sim_.worker(0);
-  zero.node_ready = false;
+  zero.node_state = NodeState::kNotReady;
   sim_.succeed(1);
   sim_.observed.rendezvous->members[0].silent = true;
   sim_.settle();
