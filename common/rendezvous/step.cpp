@@ -15,6 +15,10 @@
 namespace tilewright::rendezvous {
 namespace {
 
+bool can_use(const std::vector<std::string>& isas, const std::string& isa) {
+  return std::ranges::find(isas, isa) != isas.end();
+}
+
 constexpr const char* kJobHasFinished = "the job has finished";
 constexpr const char* kWorkerJoined = "a worker joined";
 constexpr const char* kReplacedByNewer = "replaced by a newer process";
@@ -501,7 +505,7 @@ void Step::raise_latest_epoch(Epoch epoch, const MemberId& who) {
 void Step::resend_assignment(const Join& join, EpochMember& epoch_member) {
   if (epoch_member.rejoined || epoch_member.finished) return;
   // A process keeps the set of its membership epoch.
-  if (std::ranges::find(join.isas, s_.isa) == join.isas.end())
+  if (!can_use(join.isas, s_.isa))
     return refuse(
         join.who,
         fmt::format("{} can use the instruction sets {}, but its membership epoch uses {}",
@@ -546,7 +550,7 @@ void Step::reconnect(const Join& join) {
   // The bounds may have changed since the current epoch formed.
   const bool fits =
       current || (held.world >= s_.settings.min_world && held.world <= s_.settings.max_world);
-  const bool has_isa = std::ranges::find(join.isas, held.isa) != join.isas.end() &&
+  const bool has_isa = can_use(join.isas, held.isa) &&
                        (held.isa == s_.isa || s_.isa.empty() || (!current && !s_.settings.exact));
   const bool sound = held.world == static_cast<int>(held.peers.size()) && held.rank >= 0 &&
                      held.rank < held.world && fits && has_isa &&
@@ -611,7 +615,7 @@ void Step::adopt_epoch(const Join& join) {
   for (EpochMember& epoch_member : s_.epoch_members) {
     Member* member = find_member(epoch_member.peer.who);
     if (member == nullptr || member->who == join.who || member->state != MemberState::kWaiting ||
-        std::ranges::find(member->isas, s_.isa) == member->isas.end()) {
+        !can_use(member->isas, s_.isa)) {
       continue;
     }
     send_assignment(epoch_member);
