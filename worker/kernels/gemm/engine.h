@@ -42,6 +42,8 @@ struct Segment {
   bool last = false;     // the sum is the gradient: store it to dw instead of a slot
 };
 
+inline constexpr std::int64_t kCacheLine = 64;  // bytes
+
 // Rows that are read after a block and prefetched into L2 during it.
 template <typename Element>
 struct NextRows {

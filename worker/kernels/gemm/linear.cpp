@@ -328,7 +328,7 @@ class BiasSums {
 // Cache lines of `elements` consecutive elements that begin with a line.
 template <typename Activation>
 std::int64_t lines(std::int64_t elements) {
-  return ceil_div(elements * static_cast<std::int64_t>(sizeof(Activation)), 64);
+  return ceil_div(elements * static_cast<std::int64_t>(sizeof(Activation)), kCacheLine);
 }
 
 // Packs all tokens of x, each shard padded to the granularity.

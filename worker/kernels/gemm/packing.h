@@ -18,8 +18,6 @@ inline void narrow(float x, bf16& out) { out = runtime::to_bf16(x); }
 inline void narrow(float x, float& out) { out = x; }
 inline void narrow(bf16 x, bf16& out) { out = x; }
 
-constexpr std::int64_t kCacheLine = 64;  // bytes
-
 // Prefetches the lines of NextRows, some at each call: many at once would occupy the buffers for
 // cache misses, and the product would wait for its operands.
 template <typename Element>

@@ -250,8 +250,8 @@ void weight_tile(const WeightBlock<typename P::Element>& block, const typename P
     // The segment is added in slices, one per line of the tile, and each first prefetches what is
     // read or written after the segment: lines of the sums that are merged or of the place that is
     // written, of the sum that the next tile continues, and of what is read after the block.
-    const int sums = segment.local ? 0 : segment.merges > 0 ? segment.merges : direct ? 0 : 1;
-    const float* const lowest = slot - (segment.local ? 0 : segment.merges) * kSlot;
+    const int sums = segment.local ? 0 : segment.merges > 0 ? segment.merges : 1;
+    const float* const lowest = slot - segment.merges * kSlot;
     const bool continues = s == 0 && !segment.fresh;
     const std::int64_t slice = segment.groups / kLines;
     const typename P::Element* left = a + segment.first_group * PanelRows<P>::kStep;
@@ -260,7 +260,7 @@ void weight_tile(const WeightBlock<typename P::Element>& block, const typename P
       for (int m = 0; m < sums; ++m) __builtin_prefetch(lowest + m * kSlot + i * kLine, 1);
       if (direct) __builtin_prefetch(dw + i / kRowLines * block.ldw + i % kRowLines * kLine, 1);
       if (continues) __builtin_prefetch(slot + block.slot_count * kSlot + i * kLine, 1);
-      next.prefetch((next_lines + kLines - 1) / kLines);
+      next.prefetch(ceil_div(next_lines, kLines));
       tile.accumulate(left, PanelRows<P>{}, right, slice);
       left += slice * PanelRows<P>::kStep;
       right += slice * kColumns * P::kGroup;

@@ -53,13 +53,16 @@ struct Head {
   float scale;
 };
 
-// Fetches the rows of D elements of the next head while this one is computed.
-template <typename Element>
-inline void prefetch_rows(const Element* p, std::int64_t stride, std::int64_t rows,
-                          std::int64_t D) {
-  for (std::int64_t i = 0; i < rows; ++i) {
+// Prefetches rows of D elements.
+template <bool kWrite = false, typename Element>
+inline void prefetch_rows(Element* p, std::int64_t stride, std::int64_t rows, std::int64_t D) {
+  for (std::int64_t i = 0; i < rows; ++i, p += stride) {
     for (std::int64_t d = 0; d < D; d += 64 / static_cast<std::int64_t>(sizeof(Element))) {
-      prefetch(p + i * stride + d);
+      if constexpr (kWrite) {
+        prefetch_for_write(p + d);
+      } else {
+        prefetch(p + d);
+      }
     }
   }
 }
@@ -77,17 +80,9 @@ class RowsAhead {
     const std::int64_t rows = smaller(rows_per_part_, rows_);
     rows_ -= rows;
     for (int m = 0; m < count_; ++m) {
-      Element* row = matrices_[m].next;
-      for (std::int64_t r = 0; r < rows; ++r, row += matrices_[m].stride) {
-        for (std::int64_t d = 0; d < D_; d += 64 / static_cast<std::int64_t>(sizeof(Element))) {
-          if constexpr (kWrite) {
-            prefetch_for_write(row + d);
-          } else {
-            prefetch(row + d);
-          }
-        }
-      }
-      matrices_[m].next = row;
+      Matrix& matrix = matrices_[m];
+      prefetch_rows<kWrite>(matrix.next, matrix.stride, rows, D_);
+      matrix.next += rows * matrix.stride;
     }
   }
 
