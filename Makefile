@@ -108,7 +108,8 @@ PARITY_DATA ?= ../shared/data
 PARITY_MODELS ?= bert-small distilbert-small bert-base distilbert bert-large
 parity: parity-gradients parity-loss-curves parity-quality ## compares gradients and loss curves with PyTorch's and trained models with Hugging Face's Trainer (hours; resumes; PARITY_FLAGS="--tasks mrpc --minutes 60")
 
-.cache/parity/installed: bench/parity/requirements.txt
+.cache/parity/installed: bench/parity/requirements.txt .ci/packages-peers.txt
+	.ci/install-packages .ci/packages-peers.txt
 	python3 -m venv $(@D)
 	$(PARITY_PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@

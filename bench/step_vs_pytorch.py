@@ -125,14 +125,7 @@ def missing_peer(args):
     """Why PyTorch cannot be measured; "" if it can."""
     if not args.peer or not os.path.exists(args.peer):
         return f"no script {args.peer}"
-    return missing_torch(args.peer_python)
-
-
-def missing_torch(python):
-    done = subprocess.run(
-        [python, "-c", "import torch, transformers"], capture_output=True, text=True
-    )
-    return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+    return support.missing_pytorch(args.peer_python)
 
 
 def peer_versions(args):
@@ -140,12 +133,7 @@ def peer_versions(args):
     said = subprocess.run(
         [args.peer_python, "-c", code], check=True, capture_output=True, text=True
     ).stdout.split()
-    allocator = support.with_tcmalloc({}).get("LD_PRELOAD", "")
-    return {
-        "torch": said[0],
-        "transformers": said[1],
-        "allocator": os.path.basename(allocator) or "the C library's",
-    }
+    return {"torch": said[0], "transformers": said[1], "allocator": support.tcmalloc().name}
 
 
 def run(args, commit, shapes):

@@ -19,6 +19,7 @@ COLUMNS = {
 }
 FOLDERS = {"cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "sst2": "SST-2"}
 LABELS = {"rte": ["entailment", "not_entailment"]}  # where the files have names
+NO_TCMALLOC = "tcmalloc is missing (Debian's libtcmalloc-minimal4), without which PyTorch is slower"
 # Instruction set -> variables that hold both sides to it.
 HELD_TO = {
     "avx2": {"TILEWRIGHT_ISA": "avx2", "ATEN_CPU_CAPABILITY": "avx2",
@@ -104,11 +105,28 @@ def worker_version(worker):
     ).stdout.strip()
 
 
-def with_tcmalloc(environment):
-    """Preloads tcmalloc if it is installed, because PyTorch is much faster with it."""
+def tcmalloc():
+    """The path of tcmalloc; None if it is not installed."""
     found = sorted(pathlib.Path("/usr/lib").glob("*/libtcmalloc.so.4"))
     found += sorted(pathlib.Path("/usr/lib").glob("*/libtcmalloc_minimal.so.4"))
-    return {**environment, "LD_PRELOAD": str(found[0])} if found else dict(environment)
+    return found[0] if found else None
+
+
+def with_tcmalloc(environment):
+    """Preloads tcmalloc, which it requires, because PyTorch is much faster with it."""
+    if not tcmalloc():
+        sys.exit(NO_TCMALLOC)
+    return {**environment, "LD_PRELOAD": str(tcmalloc())}
+
+
+def missing_pytorch(python):
+    """Why PyTorch and transformers cannot be measured; "" if they can."""
+    done = subprocess.run(
+        [python, "-c", "import torch, transformers"], capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        return done.stderr.strip().splitlines()[-1]
+    return "" if tcmalloc() else NO_TCMALLOC
 
 
 def flags_of(options):

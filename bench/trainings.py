@@ -96,7 +96,7 @@ def main():
     args = parser.parse_args()
     if args.turns < TURNS:
         print(f"fewer than {TURNS} turns: a trial, not a measurement", file=sys.stderr)
-    if reason := step_vs_pytorch.missing_torch(args.peer_python):
+    if reason := support.missing_pytorch(args.peer_python):
         sys.exit(f"transformers cannot be measured: {reason}")
     run(args, commit_of(args.worker, args.allow_dirty), args.trainings)
 

@@ -118,8 +118,7 @@ def result_of(found):
 
 
 def run_trainer(args, task, seed, python=sys.executable, **options):
-    """Runs the Trainer in a subprocess, with tcmalloc if installed, because it is faster.
-    `options`: of the command `trainer`, in addition."""
+    """Runs the Trainer in a subprocess. `options`: of the command `trainer`, in addition."""
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/result.json"
         began = time.monotonic()
