@@ -14,6 +14,7 @@ Python and Linux, for the link also root and iproute2.
 import argparse
 import datetime
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -29,6 +30,7 @@ import time
 import random_model
 import support
 from emulated_link import ADDRESSES, NAMESPACES, EmulatedLink, missing
+from results import commit_of
 
 # The parts of the report, and of each task its directory, its flags and what it leaves out. Two nominal
 # workers train the batch.
@@ -298,15 +300,14 @@ def undisturbed(args, folder, workers):
                *train_flags(args, output), "--logging_steps=1", "--threads=1"]
     with open(log, "wb") as out:
         subprocess.run(command, check=True, stdout=out, stderr=out)
-    return digest(output), between_steps(steps_in(logged([log])))
+    return digest(output), steps_in(logged([log]))
 
 
-def step_seconds(up, world_changes):
+def step_seconds(steps, world_changes=()):
     """Median time of a step with the full world, away from changes."""
-    steps = up.steps()
     gaps = [b[0] - a[0] for a, b in zip(steps, steps[1:]) if b[1] == a[1] + 1
             and not any(a[0] - 2 < t < b[0] + 2 for t in world_changes)]
-    return statistics.median(gaps) if gaps else None
+    return round(statistics.median(gaps), 3) if gaps else None
 
 
 def random_kills(args, folder, rng, count):
@@ -345,7 +346,7 @@ def random_kills(args, folder, rng, count):
         kill["step_alone"] = round(done - one["at"], 3)
         for name in ("join", "connect", "agree", "state", "steps_lost"):
             kill[name] = one[name]
-    return sha, summary, [k for k in kills if "stall" in k], step_seconds(up, [c["at"] for c in summary["continued"]])
+    return sha, summary, [k for k in kills if "stall" in k]
 
 
 def phases(args, folder):
@@ -433,7 +434,7 @@ def mixed(args, folder):
     events.append({"fault": f"SIGSTOP of the coordinator for {COORDINATOR_STOP} s",
                    "stall": 0 if done > 2 else None, "seconds": None, "noticed": None,
                    "steps_lost": 0,
-                   "change": f"{done} steps were trained meanwhile"})
+                   "change": f"{done} steps were trained meanwhile" if done > 2 else "nothing"})
     event("SIGKILL of a worker", lambda: os.kill(up.workers()[1], signal.SIGKILL), "worker 1 lost", 2)
     summary = up.summary()
     first_step = up.steps()[0][0]
@@ -475,7 +476,7 @@ def network(args, folder):
             hosts.end()
         summary = hosts.summary()
         return sha, events, summary, {"packets": link.sent, "lost": link.lost,
-                                      "step_seconds": step_seconds(hosts, [
+                                      "step_seconds": step_seconds(hosts.steps(), [
                                           c["at"] for c in summary["continued"]])}
 
 
@@ -490,56 +491,62 @@ class Report:
         self.args, self.task, self.result = args, task, result
         self.runs = result.setdefault("sha256", {})
         self.seconds = result.setdefault("seconds", {})
-        self.failures = result["failures"] = []
+        self.failures = result.setdefault("failures", {})  # by part
 
     def note(self, run, sha, seconds):
         self.runs[run], self.seconds[run] = sha, seconds
         print(f"{sha[:16]}  {self.task}: {run}", flush=True)
 
-    def note_disturbed(self, run, sha, summary):
+    def note_disturbed(self, run, sha, summary, events=()):
         self.note(run, sha, summary["seconds"])
         if summary["steps_back_at_most"] > 1:
-            self.failures.append(f"{run}: a loss cost {summary['steps_back_at_most']} steps")
+            self.failed.append(f"{run}: a loss cost {summary['steps_back_at_most']} steps")
         if summary["checkpoints_read"] > 0:
-            self.failures.append(f"{run}: {summary['checkpoints_read']} checkpoints were read")
+            self.failed.append(f"{run}: {summary['checkpoints_read']} checkpoints were read")
+        self.failed += [f"{event['fault']}: the training did not continue" for event in events
+                        if event["change"] == "nothing"]
 
     def run(self, parts, folder):
         for part in parts:
+            self.failed = self.failures[part] = []
             getattr(self, part)(folder)
             self.result.setdefault("versions", {})[part] = support.worker_version(self.args.worker)
-        if len(set(self.runs.values())) != 1:
-            self.failures.append("the SHA-256 differ")
+        self.failures["hashes"] = ["the SHA-256 differ"] if len(set(self.runs.values())) != 1 else []
 
     def undisturbed(self, folder):
         for workers in TASKS[self.task].get("workers", range(1, MAX_WORKERS + 1)):
-            self.note(undisturbed_run(workers), *undisturbed(self.args, folder, workers))
+            sha, steps = undisturbed(self.args, folder, workers)
+            self.note(undisturbed_run(workers), sha, between_steps(steps))
+            if workers == 2:
+                self.result["step_seconds"] = step_seconds(steps)
 
     def kills(self, folder):
         rng = random.Random(self.args.seed)
-        sha, summary, kills, step = random_kills(self.args, folder, rng, self.args.kills)
+        sha, summary, kills = random_kills(self.args, folder, rng, self.args.kills)
         self.note_disturbed("random SIGKILLs", sha, summary)
         self.result.update({
-            "kills": kills, "step_seconds": round(step, 3) if step else None,
+            "kills": kills,
             "median_stall": round(statistics.median(k["stall"] for k in kills), 3),
             "median_to_next_step": round(statistics.median(k["next_step"] for k in kills), 3)})
 
     def phases(self, folder):
         sha, summary, missed = phases(self.args, folder)
         self.note_disturbed("killed in each phase", sha, summary)
-        self.failures += [f"phases: {phase} was not hit" for phase in missed]
+        self.failed += [f"phases: {phase} was not hit" for phase in missed]
         self.result["phases"] = [one for one in summary["continued"] if one["kind"] == "recovered"]
 
     def mixed(self, folder):
         sha, self.result["events"], summary = mixed(self.args, folder)
         self.note_disturbed("frozen, drained, added, removed, coordinator stopped and killed", sha,
-                            summary)
+                            summary, self.result["events"])
 
     def network(self, folder):
         if reason := missing():
             print(f"{self.task}: the link is left out: {reason}", file=sys.stderr)
             return
         sha, self.result["network"], summary, self.result["link"] = network(self.args, folder)
-        self.note_disturbed("two hosts, a link with delay and loss, cut and healed", sha, summary)
+        self.note_disturbed("two hosts, a link with delay and loss, cut and healed", sha, summary,
+                            self.result["network"])
 
 
 def main():
@@ -552,6 +559,7 @@ def main():
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS,
                         help="the others are kept from the results file")
     args = parser.parse_args()
+    commit_of(args.worker, allow_dirty=False)
     results = support.read_json(args.out, {})
     results["cpu"] = support.cpu_name()
     failed = False
@@ -571,7 +579,7 @@ def main():
                 [part for part in args.parts if part in task.get("parts", PARTS)], folder)
         support.write_json(args.out, results)
         print_tables(result)
-        failed |= bool(result["failures"])
+        failed |= any(result["failures"].values())
     sys.exit(failed)
 
 
@@ -585,8 +593,8 @@ def print_tables(result):
                   f"| {k['connect']} | {k['agree']} | {k['state']} | {k['step_alone']} "
                   f"| {k['steps_lost']} |")
         print(f"\nmedian stall {result['median_stall']} s, to the next completed step "
-              f"{result['median_to_next_step']} s; a step with two workers "
-              f"{result['step_seconds']} s")
+              f"{result['median_to_next_step']} s; an undisturbed step with two workers "
+              f"{result.get('step_seconds')} s")
     if found := result.get("phases"):
         print(f"\nkilled in phases: {len(found)} recoveries, stall at most "
               f"{max(c['seconds'] for c in found)} s, steps lost at most "
@@ -606,7 +614,7 @@ def print_tables(result):
               + "|---" * 3 + "|")
         for run, seconds in result["seconds"].items():
             print(f"| {run} | {seconds} | {seconds / plain:.2f} |")
-    for failure in result["failures"]:
+    for failure in itertools.chain(*result["failures"].values()):
         print(f"FAILED: {failure}")
 
 

@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 import support
+from results import commit_of
 
 BATCH = 32
 EXAMPLES = 40 * BATCH
@@ -63,6 +64,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path,
                         default=support.results_file("exactness_processes"))
     args = parser.parse_args()
+    commit_of(args.worker, allow_dirty=False)
 
     rows = []
     for processes in args.processes:

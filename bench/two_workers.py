@@ -21,6 +21,7 @@ import tempfile
 import random_model
 import support
 from emulated_link import ADDRESSES, shaped_link
+from results import commit_of
 
 LENGTH, BATCH, SKIPPED_STEPS = 384, 12, 2
 PORT = 29400
@@ -83,6 +84,7 @@ def main():
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10)
     args = parser.parse_args()
+    commit_of(args.worker, allow_dirty=False)
     names = ["one", "shared_memory"] + (["network"] if os.geteuid() == 0 else [])
     seconds, exchange = {name: [] for name in names}, {}
     with tempfile.TemporaryDirectory() as folder:

@@ -18,6 +18,7 @@ import tempfile
 import time
 
 import support
+from results import commit_of
 
 PER_DEVICE = 16
 SAVE_STEPS = 40
@@ -105,6 +106,7 @@ def main():
     parser.add_argument("--out", default=support.results_file("weights_hash"))
     parser.add_argument("--times", action="store_true", help="record run times")
     args = parser.parse_args()
+    commit_of(args.worker, allow_dirty=False)
 
     rows = []
     with tempfile.TemporaryDirectory() as folder:

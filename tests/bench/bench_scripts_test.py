@@ -171,6 +171,21 @@ class ElasticReportTest(unittest.TestCase):
             lines = elastic_report.logged(logs)
         self.assertEqual([int(elastic_report.STEP.match(line)[2]) for line in lines], [1, 2])
 
+    def test_measuring_a_part_again_keeps_the_failures_of_the_others(self):
+        report = elastic_report.Report(argparse.Namespace(worker="w"), "mrpc", {})
+        summary = {"seconds": 1, "steps_back_at_most": 2, "checkpoints_read": 0}
+        nothing = elastic_report.caused_by("SIGKILL of a worker", 0, [])
+        with mock.patch.object(elastic_report, "mixed", lambda *_: ("a", [nothing], summary)), \
+             mock.patch.object(elastic_report, "undisturbed", lambda *_: ("a", [(0, 1), (3, 2)])), \
+             mock.patch.object(support, "worker_version", lambda _: "1"):
+            report.run(["mixed"], None)
+            again = elastic_report.Report(report.args, "mrpc", report.result)
+            again.run(["undisturbed"], None)
+        self.assertEqual(len(again.failures["mixed"]), 2)
+        self.assertIn("the training did not continue", again.failures["mixed"][1])
+        self.assertEqual((again.failures["undisturbed"], again.failures["hashes"]), ([], []))
+        self.assertEqual(again.result["step_seconds"], 3)
+
 
 class StepTest(unittest.TestCase):
     def test_reads_shapes(self):
@@ -222,8 +237,8 @@ class TrainingsTest(unittest.TestCase):
 class PeersTest(unittest.TestCase):
     def test_reads_the_lines_of_gloo_and_open_mpi(self):
         said = "warning\ngloo 2 ranks 0.0625 MB 1.50 ms algbw 0.04 GB/s\n" \
-               "mpi 2 ranks 25 MB 31.20 ms algbw 0.78 GB/s\n"
-        self.assertEqual(run.peer_rates(said), [0.04, 0.78])
+               "mpi 2 ranks 25 MB 31.20 ms algbw 0.78 GB/s\nmpi 2 ranks 0.0625 MB 0.02 ms algbw 2.60 GB/s\n"
+        self.assertEqual([round(rate, 4) for rate in run.peer_rates(said)], [0.0407, 0.7825, 2.6])
 
     def test_puts_the_published_figures_beside_the_rows_of_their_nodes(self):
         row = {"step_seconds": 1.0, "exchange_seconds": 0.5, "hidden_share": 0.9, "speedup": 1.9,
