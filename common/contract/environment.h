@@ -149,6 +149,9 @@ inline constexpr Variable kVariables[] = {
      "Token for private and gated repositories of the hub."},
     {"HUGGING_FACE_HUB_TOKEN", "tilewright-worker", "", "", "Older name of HF_TOKEN."},
     {"HF_TOKEN_PATH", "tilewright-worker", "", "`$HF_HOME/token`", "File that holds the token."},
+    {"HF_HUB_DISABLE_IMPLICIT_TOKEN", "tilewright-worker", "", "",
+     "`1`, `ON`, `YES` or `TRUE`: only the token of `--token` is sent, none of variables or "
+     "files."},
     {"HF_HUB_OFFLINE", "tilewright-worker", "", "",
      "`1`, `ON`, `YES` or `TRUE`: only local directories and caches are used, never the network."},
     {"TRANSFORMERS_OFFLINE", "tilewright-worker", "", "", "As HF_HUB_OFFLINE."},
@@ -159,7 +162,8 @@ inline constexpr Variable kVariables[] = {
      "reads "
      "them."},
     {"REQUESTS_CA_BUNDLE", "tilewright-worker", "", "SSL_CERT_FILE",
-     "CA certificates for the hub, as Python's requests reads it."},
+     "CA certificates for the hub, a file or a directory, as Python's requests reads it."},
+    {"CURL_CA_BUNDLE", "tilewright-worker", "", "", "As REQUESTS_CA_BUNDLE, which comes first."},
     // Variables of other programs, with their meanings.
     {"KUBECONFIG", "tilewright controller, tilewright validate", "", "~/.kube/config",
      "Kubeconfig files, separated by colons, as kubectl reads them."},
@@ -245,10 +249,12 @@ inline constexpr const char* kXdgCacheHome = name_of("XDG_CACHE_HOME");
 inline constexpr const char* kHfToken = name_of("HF_TOKEN");
 inline constexpr const char* kHuggingFaceHubToken = name_of("HUGGING_FACE_HUB_TOKEN");
 inline constexpr const char* kHfTokenPath = name_of("HF_TOKEN_PATH");
+inline constexpr const char* kHfHubDisableImplicitToken = name_of("HF_HUB_DISABLE_IMPLICIT_TOKEN");
 inline constexpr const char* kHfHubOffline = name_of("HF_HUB_OFFLINE");
 inline constexpr const char* kTransformersOffline = name_of("TRANSFORMERS_OFFLINE");
 inline constexpr const char* kHfDatasetsOffline = name_of("HF_DATASETS_OFFLINE");
 inline constexpr const char* kRequestsCaBundle = name_of("REQUESTS_CA_BUNDLE");
+inline constexpr const char* kCurlCaBundle = name_of("CURL_CA_BUNDLE");
 inline constexpr const char* kSslCertFile = name_of("SSL_CERT_FILE");
 inline constexpr const char* kSslCertDir = name_of("SSL_CERT_DIR");
 

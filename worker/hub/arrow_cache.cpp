@@ -18,7 +18,7 @@ constexpr std::uint64_t kMaxInfoBytes = 16 << 20;
 constexpr std::size_t kMaxEntries = 10'000;
 constexpr std::size_t kMaxArrowFiles = 10'000;
 
-// "SQuADv2" to "squ_a_dv2", as the library names directories: an underscore before an upper-case
+// "SQuADv2" to "s_qu_a_dv2", as the library names directories: an underscore before an upper-case
 // letter that follows a lower-case letter or a digit, or that begins a word after upper-case ones.
 std::string snake_case(const std::string& name) {
   const auto upper = [](char c) { return c >= 'A' && c <= 'Z'; };

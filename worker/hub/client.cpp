@@ -130,8 +130,8 @@ std::string HubClient::describe_failure(const HttpResponse& response) const {
       return fmt::format("{} breaks off its response: {}", options_.endpoint, response.reason);
     case Problem::kCertificate:
       return fmt::format(
-          "the certificate of {} does not verify: {}; {} names other certificate authorities",
-          options_.endpoint, response.reason, env::kSslCertFile);
+          "the certificate of {} does not verify: {}; {} or {} names other certificate authorities",
+          options_.endpoint, response.reason, env::kRequestsCaBundle, env::kSslCertFile);
     case Problem::kMalformed:
       return fmt::format("{} sends no valid response: {}", options_.endpoint, response.reason);
     case Problem::kNone:

@@ -61,6 +61,7 @@ std::string get_parts(const ModelParts& parts, Source& source) {
   if (parts.config && !source.get(model_files::kConfig)) return model_files::kConfig;
   if (parts.tokenizer) {
     for (const char* file : model_files::kTokenizerFiles) source.get(file);
+    source.get(model_files::kConfig);  // may name the tokenizer's class
     if (!source.get(model_files::kTokenizer) && !source.get(model_files::kVocabulary)) {
       return fmt::format("{} or {}", model_files::kTokenizer, model_files::kVocabulary);
     }

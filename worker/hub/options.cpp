@@ -78,6 +78,7 @@ std::string checked_token(const std::string& token, const std::string& source) {
 
 // Sets `problem` if a file has the token and cannot be read.
 std::string read_token(const GetVariable& variable, const fs::path& home, std::string& problem) {
+  if (is_true(variable(env::kHfHubDisableImplicitToken))) return {};
   for (const char* name : {env::kHfToken, env::kHuggingFaceHubToken}) {
     if (const std::string token = stripped(variable(name)); !token.empty()) {
       return checked_token(token, name);
@@ -134,9 +135,14 @@ HubOptions options_from_environment(const GetVariable& variable, const std::stri
   options.offline = is_true(first_set(variable, {env::kHfHubOffline, env::kTransformersOffline}));
   const std::string datasets_offline = variable(env::kHfDatasetsOffline);
   options.datasets_offline = datasets_offline.empty() ? options.offline : is_true(datasets_offline);
-  options.ca_file =
-      expand(first_set(variable, {env::kRequestsCaBundle, env::kSslCertFile}), variable);
-  options.ca_directory = expand(variable(env::kSslCertDir), variable);
+  const fs::path bundle =
+      expand(first_set(variable, {env::kRequestsCaBundle, env::kCurlCaBundle}), variable);
+  std::error_code ignored;
+  const bool is_directory = fs::is_directory(bundle, ignored);
+  if (!is_directory) {
+    options.ca_file = bundle.empty() ? expand(variable(env::kSslCertFile), variable) : bundle;
+  }
+  options.ca_directory = is_directory ? bundle : expand(variable(env::kSslCertDir), variable);
   return options;
 }
 

@@ -1,6 +1,7 @@
 #include "worker/text/added_tokens.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "worker/text/characters.h"
@@ -18,19 +19,26 @@ bool is_adjacent_to_word(std::string_view text, std::size_t begin, std::size_t e
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
-  std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
-    return a.content.size() > b.content.size();
-  });
+  std::ranges::stable_sort(tokens_, {}, &AddedToken::content);
   for (const AddedToken& token : tokens_) {
     first_bytes_[static_cast<unsigned char>(token.content[0])] = true;
   }
 }
 
 const AddedToken* AddedTokens::token_at(std::string_view text, std::size_t at) const {
-  for (const AddedToken& token : tokens_) {
-    if (text.compare(at, token.content.size(), token.content) == 0) return &token;
+  const AddedToken* longest = nullptr;
+  std::span<const AddedToken> candidates = tokens_;  // which begin with the `matched` bytes
+  for (std::size_t matched = 0; !candidates.empty(); ++matched) {
+    if (candidates.front().content.size() == matched) longest = &candidates.front();
+    if (at + matched == text.size()) break;
+    const auto next_byte = [matched](const AddedToken& token) {
+      return matched < token.content.size() ? static_cast<unsigned char>(token.content[matched])
+                                            : -1;
+    };
+    const int byte = static_cast<unsigned char>(text[at + matched]);
+    candidates = std::ranges::equal_range(candidates, byte, {}, next_byte);
   }
-  return nullptr;
+  return longest;
 }
 
 void AddedTokens::split(std::string_view text, std::vector<Part>& parts) const {

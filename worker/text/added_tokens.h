@@ -43,7 +43,7 @@ class AddedTokens {
   // The longest token that begins at `at`, or null.
   const AddedToken* token_at(std::string_view text, std::size_t at) const;
 
-  std::vector<AddedToken> tokens_;          // longest first
+  std::vector<AddedToken> tokens_;          // in the order of their bytes
   std::array<bool, 256> first_bytes_ = {};  // by byte: a token begins with it
 };
 

@@ -431,7 +431,9 @@ void read_vocab_txt(const fs::path& path, TokenizerSpec& spec) {
       fail(path, fmt::format("line {}: found {} as on line {}, expected distinct entries", line,
                              quoted_excerpt(token), first->second));
     }
-    if (line > kMaxVocabularyEntries) break;
+    if (line > kMaxVocabularyEntries) {
+      fail(path, fmt::format("found more than {} lines, the limit", kMaxVocabularyEntries));
+    }
     spec.vocabulary.emplace_back(token, static_cast<std::int32_t>(line - 1));
   }
 }
@@ -457,7 +459,19 @@ void read_model_max_length(const Document& config, TokenizerSpec& spec) {
   if (tokens < 1e9) spec.model_max_length = static_cast<std::int64_t>(tokens);
 }
 
+Document read_tokenizer_config(const fs::path& model_dir) {
+  const fs::path path = model_dir / model_files::kTokenizerConfig;
+  std::error_code ignored;
+  return fs::exists(path, ignored) ? read_json(path) : Document{path, Json::object()};
+}
+
 }  // namespace
+
+std::string tokenizer_class(const fs::path& model_dir) {
+  const Document document = document_of_class(read_tokenizer_config(model_dir), model_dir);
+  const Json& name = document.at(kClass);
+  return name.is_string() ? name.get<std::string>() : "";
+}
 
 TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   std::error_code ignored;
@@ -467,9 +481,7 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   }
   const fs::path json = model_dir / model_files::kTokenizer;
   const fs::path vocab = model_dir / model_files::kVocabulary;
-  const fs::path config_path = model_dir / model_files::kTokenizerConfig;
-  Document config{config_path, Json::object()};
-  if (fs::exists(config_path, ignored)) config = read_json(config_path);
+  const Document config = read_tokenizer_config(model_dir);
   TokenNames names;
   read_special_tokens(config, names);
   const fs::path special_path = model_dir / model_files::kSpecialTokens;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "worker/text/tokenizer.h"
 
@@ -20,5 +21,9 @@ namespace tilewright::text {
 // other than WordPiece, a normaliser, template or class other than BERT's, an empty vocabulary, a
 // duplicate entry or id, a missing special token, and a model_max_length below 1.
 TokenizerSpec read_tokenizer_files(const std::filesystem::path& model_dir);
+
+// The class in tokenizer_config.json, else in config.json; empty: none. Throws as above for invalid
+// JSON.
+std::string tokenizer_class(const std::filesystem::path& model_dir);
 
 }  // namespace tilewright::text

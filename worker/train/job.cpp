@@ -14,6 +14,7 @@
 #include "worker/nn/parameters.h"
 #include "worker/tasks/registry.h"
 #include "worker/text/tokenizer.h"
+#include "worker/text/tokenizer_files.h"
 
 namespace tilewright::train {
 namespace {
@@ -68,6 +69,18 @@ void check_head_is_trained(const Job& job) {
                             questions ? "model for question answering" : "classifier"));
 }
 
+// As save_pretrained(): the output's config.json, of another model, may name another class or none.
+void name_tokenizer_class(std::map<std::string, std::string>& files,
+                          const std::filesystem::path& directory) {
+  std::string& text = files[model_files::kTokenizerConfig];
+  nlohmann::ordered_json config =
+      text.empty() ? nlohmann::ordered_json::object() : nlohmann::ordered_json::parse(text);
+  if (config.contains("tokenizer_class") && !config["tokenizer_class"].is_null()) return;
+  const std::string found = text::tokenizer_class(directory);
+  config["tokenizer_class"] = found.empty() ? "BertTokenizer" : found;
+  text = config.dump(2) + "\n";
+}
+
 // What determines the tokens and labels of a part.
 FeatureCache::Key feature_key(const Job& job, const tasks::DataPart& part,
                               const tasks::ReadOptions& options) {
@@ -83,6 +96,7 @@ FeatureCache::Key feature_key(const Job& job, const tasks::DataPart& part,
   nlohmann::json settings = {
       {"task", job.task->name()},
       {"labels", job.task->label_names()},
+      {"tokenizer_class", text::tokenizer_class(tokenizer_directory(job.settings))},
       {"max_seq_length", options.max_seq_length},
       {"max_samples", options.max_samples},
       {"doc_stride", options.question_answering.doc_stride},
@@ -186,6 +200,9 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   const text::Tokenizer tokenizer = text::Tokenizer::load(tokenizer_directory(settings));
   if (settings.do_train && !settings.output_dir.empty()) {
     job.tokenizer_files = checkpoint::tokenizer_files(tokenizer_directory(settings));
+    if (!settings.tokenizer_name.empty() || !settings.config_name.empty()) {
+      name_tokenizer_class(job.tokenizer_files, tokenizer_directory(settings));
+    }
   }
   end_part("tokenizer");
   // As in Hugging Face's scripts. Without a model_max_length these fail at the first longer text.

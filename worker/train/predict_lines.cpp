@@ -49,7 +49,11 @@ class Line {
   }
   std::size_t number() const { return number_; }
   // null: there is no such member.
-  nlohmann::json member(const char* key) const { return json_.value(key, nlohmann::json()); }
+  const nlohmann::json& member(const char* key) const {
+    static const nlohmann::json kNull;
+    const auto found = json_.find(key);
+    return found == json_.end() ? kNull : *found;
+  }
   bool contains(const char* key) const { return json_.contains(key); }
   std::optional<std::string> text(const char* key) const {
     const auto found = json_.find(key);
@@ -149,7 +153,7 @@ nlohmann::json add_question(const Line& line, tasks::squad::ExamplesBuilder& bui
   if (!question || !context) {
     line.fail(fmt::format("found no {}, {}", question ? "context" : "question", kQuestions));
   }
-  nlohmann::json id = line.member("id");
+  const nlohmann::json& id = line.member("id");  // copying arrays recurses
   if (!id.is_null() && !id.is_string() && !id.is_number()) {
     line.fail(fmt::format("found {} as \"id\", expected a string or a number", id.type_name()));
   }

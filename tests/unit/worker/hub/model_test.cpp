@@ -124,6 +124,7 @@ TEST_F(Model, PartsAreDownloadedAlone) {
                      .parts = {.config = false, .tokenizer = true, .weights = false}},
                     options_);
   EXPECT_TRUE(fs::exists(model / "vocab.txt"));
+  EXPECT_TRUE(fs::exists(model / "config.json"));  // may name the tokenizer's class
   EXPECT_FALSE(fs::exists(model / "model.safetensors"));
   // The rest of the model follows into the same snapshot.
   EXPECT_EQ(resolve(), model);

@@ -133,6 +133,22 @@ TEST(HubOptions, ReadTheTokenFromVariablesOrFiles) {
   EXPECT_EQ(options_with(variables).token, "hf_older");
   variables["HF_TOKEN"] = " hf_token\n";
   EXPECT_EQ(options_with(variables).token, "hf_token");
+  variables["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1";
+  EXPECT_EQ(options_with(variables).token, "");
+  EXPECT_EQ(options_with(variables, "", "hf_flag").token, "hf_flag");
+}
+
+TEST(HubOptions, TakeCertificatesFromAFileOrADirectoryAsRequests) {
+  const testing::TemporaryDirectory folder;
+  const std::string directory = folder.path().string();
+  Variables variables = {{"SSL_CERT_FILE", "/ssl.pem"}, {"SSL_CERT_DIR", "/ssl"}};
+  EXPECT_EQ(options_with(variables).ca_file, "/ssl.pem");
+  EXPECT_EQ(options_with(variables).ca_directory, "/ssl");
+  variables["CURL_CA_BUNDLE"] = "/curl.pem";
+  EXPECT_EQ(options_with(variables).ca_file, "/curl.pem");
+  variables["REQUESTS_CA_BUNDLE"] = directory;
+  EXPECT_EQ(options_with(variables).ca_file, "");
+  EXPECT_EQ(options_with(variables).ca_directory, directory);
 }
 
 // A shared HF_HOME may have the token of another user; a directory cannot be read by root either.

@@ -248,6 +248,8 @@ TEST(TokenizerFiles, RefusesAnInvalidVocabularyAndNamesTheLine) {
   directory.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\na\n");
   EXPECT_THAT(failure_of(directory.path()),
               AllOf(HasSubstr("vocab.txt"), HasSubstr("special token [SEP] is missing")));
+  directory.write("vocab.txt", std::string(std::size_t{1} << 21, '\n') + "a\n");
+  EXPECT_THAT(failure_of(directory.path()), HasSubstr("found more than 2097152 lines, the limit"));
 }
 
 TEST(TokenizerFiles, RefusesOtherTokenizers) {

@@ -171,6 +171,9 @@ TEST_F(PredictLines, NamesTheLineOfABadQuestion) {
             "in.jsonl:1: found array as \"context\", expected a string");
   EXPECT_EQ(refusal("{\"id\": {}, \"question\": \"who\", \"context\": \"a\"}"),
             "in.jsonl:1: found object as \"id\", expected a string or a number");
+  const std::string nested = std::string(500'000, '[') + std::string(500'000, ']');
+  EXPECT_EQ(refusal("{\"question\": \"who\", \"context\": \"a\", \"id\": " + nested + "}"),
+            "in.jsonl:1: found array as \"id\", expected a string or a number");
   EXPECT_THAT(refusal("{\"sentence\": \"a cat\"}"),
               StartsWith("in.jsonl:1: found a sentence, expected a question"));
   EXPECT_EQ(refusal(good + "{\"question\": \"who\", \"context\": \" \"}"),

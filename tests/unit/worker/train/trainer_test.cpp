@@ -321,6 +321,23 @@ TEST_F(TrainerTest, CutsTextsToTheTokensThatModelAndTokenizerTake) {
   expect_tokens("64", 16);
 }
 
+// The output has the model's config.json, which may name another class or none.
+TEST_F(TrainerTest, NamesTheTokenizersClassInTheOutput) {
+  const auto file_of = [&](const std::vector<std::string>& more) {
+    return load_job(settings_of(more), "uid-1").tokenizer_files["tokenizer_config.json"];
+  };
+  EXPECT_EQ(file_of({}), "");
+  const testing::TemporaryDirectory other;
+  fs::copy_file(model_ / "vocab.txt", other.path() / "vocab.txt");
+  const std::string flag = "--tokenizer_name=" + other.path().string();
+  EXPECT_EQ(nlohmann::json::parse(file_of({flag}))["tokenizer_class"], "BertTokenizer");
+  std::ofstream(other.path() / "config.json") << R"({"tokenizer_class": "DistilBertTokenizer"})";
+  std::ofstream(other.path() / "tokenizer_config.json") << R"({"model_max_length": 16})";
+  const auto named = nlohmann::json::parse(file_of({flag}));
+  EXPECT_EQ(named["tokenizer_class"], "DistilBertTokenizer");
+  EXPECT_EQ(named["model_max_length"], 16);
+}
+
 TEST_F(TrainerTest, RefusesAModelWithoutRoomForTheSpecialTokens) {
   const auto refusal = [&] {
     try {
