@@ -36,7 +36,8 @@ const AddedToken* AddedTokens::token_at(std::string_view text, std::size_t at) c
                                             : -1;
     };
     const int byte = static_cast<unsigned char>(text[at + matched]);
-    candidates = std::ranges::equal_range(candidates, byte, {}, next_byte);
+    candidates = {std::ranges::lower_bound(candidates, byte, {}, next_byte),
+                  std::ranges::upper_bound(candidates, byte, {}, next_byte)};
   }
   return longest;
 }
