@@ -7,9 +7,9 @@
 namespace tilewright::text {
 namespace {
 
-std::string random_word(std::mt19937& random, std::size_t longest, int letters) {
+std::string random_word(std::mt19937& random, std::size_t longest, unsigned letters) {
   std::string word(1 + random() % longest, ' ');
-  for (char& c : word) c = static_cast<char>('a' + static_cast<int>(random()) % letters);
+  for (char& c : word) c = static_cast<char>('a' + random() % letters);
   return word;
 }
 
@@ -37,7 +37,7 @@ std::vector<std::pair<std::string, int>> split_slowly(const std::vector<AddedTok
 TEST(AddedTokens, MatchTheLongestOfThousandsAtEachPosition) {
   std::mt19937 random(7);
   for (const auto& [count, longest, letters] :
-       {std::tuple{5, 4U, 2}, {40, 5U, 3}, {10'000, 6U, 26}}) {
+       {std::tuple{5, 4U, 2U}, {40, 5U, 3U}, {10'000, 6U, 26U}}) {
     std::vector<AddedToken> tokens;
     for (int id = 0; id < count; ++id) {
       tokens.push_back({.id = id, .content = random_word(random, longest, letters)});
