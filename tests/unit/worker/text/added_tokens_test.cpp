@@ -39,6 +39,7 @@ TEST(AddedTokens, MatchTheLongestOfThousandsAtEachPosition) {
   for (const auto& [count, longest, letters] :
        {std::tuple{5, 4U, 2U}, {40, 5U, 3U}, {10'000, 6U, 26U}}) {
     std::vector<AddedToken> tokens;
+    tokens.reserve(static_cast<std::size_t>(count) + 1);
     for (int id = 0; id < count; ++id) {
       tokens.push_back({.id = id, .content = random_word(random, longest, letters)});
     }
@@ -49,6 +50,7 @@ TEST(AddedTokens, MatchTheLongestOfThousandsAtEachPosition) {
       std::vector<AddedTokens::Part> parts;
       added.split(text, parts);
       std::vector<std::pair<std::string, int>> found;
+      found.reserve(parts.size());
       for (const auto& part : parts) found.emplace_back(part.text, part.id.value_or(-1));
       EXPECT_EQ(found, split_slowly(tokens, text)) << text;
     }
