@@ -49,6 +49,7 @@ TASKS = {
                    "flags": {**SQUAD, "max_steps": 40, "per_device_train_batch_size": 2}},
 }
 MAX_WORKERS = 4
+NOTHING = "nothing"  # the change of an event after which the training did not continue
 DELAY, LOSS = 0.001, 0.001  # of the link: seconds each way, share of the packets
 TIMEOUT = 900  # seconds of one training
 COORDINATOR_STOP = 6  # seconds; members notice a lost coordinator after more
@@ -378,7 +379,7 @@ def caused_by(fault, begin, continued):
     """What a fault at `begin` took; `continued`: the continuations that it caused."""
     if not continued:
         return {"fault": fault, "seconds": None, "noticed": None, "stall": None, "steps_lost": None,
-                "change": "nothing"}
+                "change": NOTHING}
     last = continued[-1]
     seconds = last["at"] - begin
     return {"fault": fault, "seconds": round(seconds, 3),
@@ -434,7 +435,7 @@ def mixed(args, folder):
     events.append({"fault": f"SIGSTOP of the coordinator for {COORDINATOR_STOP} s",
                    "stall": 0 if done > 2 else None, "seconds": None, "noticed": None,
                    "steps_lost": 0,
-                   "change": f"{done} steps were trained meanwhile" if done > 2 else "nothing"})
+                   "change": f"{done} steps were trained meanwhile" if done > 2 else NOTHING})
     event("SIGKILL of a worker", lambda: os.kill(up.workers()[1], signal.SIGKILL), "worker 1 lost", 2)
     summary = up.summary()
     first_step = up.steps()[0][0]
@@ -485,7 +486,7 @@ def undisturbed_run(workers):
 
 
 class Report:
-    """The parts of the report for one task."""
+    """The parts of the report for one task. Each part returns its failures."""
 
     def __init__(self, args, task, result):
         self.args, self.task, self.result = args, task, result
@@ -498,18 +499,19 @@ class Report:
         print(f"{sha[:16]}  {self.task}: {run}", flush=True)
 
     def note_disturbed(self, run, sha, summary, events=()):
+        """Returns the failures."""
         self.note(run, sha, summary["seconds"])
+        failures = []
         if summary["steps_back_at_most"] > 1:
-            self.failed.append(f"{run}: a loss cost {summary['steps_back_at_most']} steps")
+            failures.append(f"{run}: a loss cost {summary['steps_back_at_most']} steps")
         if summary["checkpoints_read"] > 0:
-            self.failed.append(f"{run}: {summary['checkpoints_read']} checkpoints were read")
-        self.failed += [f"{event['fault']}: the training did not continue" for event in events
-                        if event["change"] == "nothing"]
+            failures.append(f"{run}: {summary['checkpoints_read']} checkpoints were read")
+        return failures + [f"{event['fault']}: the training did not continue" for event in events
+                           if event["change"] == NOTHING]
 
     def run(self, parts, folder):
         for part in parts:
-            self.failed = self.failures[part] = []
-            getattr(self, part)(folder)
+            self.failures[part] = getattr(self, part)(folder)
             self.result.setdefault("versions", {})[part] = support.worker_version(self.args.worker)
         self.failures["hashes"] = ["the SHA-256 differ"] if len(set(self.runs.values())) != 1 else []
 
@@ -519,34 +521,36 @@ class Report:
             self.note(undisturbed_run(workers), sha, between_steps(steps))
             if workers == 2:
                 self.result["step_seconds"] = step_seconds(steps)
+        return []
 
     def kills(self, folder):
         rng = random.Random(self.args.seed)
         sha, summary, kills = random_kills(self.args, folder, rng, self.args.kills)
-        self.note_disturbed("random SIGKILLs", sha, summary)
         self.result.update({
             "kills": kills,
             "median_stall": round(statistics.median(k["stall"] for k in kills), 3),
             "median_to_next_step": round(statistics.median(k["next_step"] for k in kills), 3)})
+        return self.note_disturbed("random SIGKILLs", sha, summary)
 
     def phases(self, folder):
         sha, summary, missed = phases(self.args, folder)
-        self.note_disturbed("killed in each phase", sha, summary)
-        self.failed += [f"phases: {phase} was not hit" for phase in missed]
         self.result["phases"] = [one for one in summary["continued"] if one["kind"] == "recovered"]
+        return self.note_disturbed("killed in each phase", sha, summary) + [
+            f"phases: {phase} was not hit" for phase in missed]
 
     def mixed(self, folder):
         sha, self.result["events"], summary = mixed(self.args, folder)
-        self.note_disturbed("frozen, drained, added, removed, coordinator stopped and killed", sha,
-                            summary, self.result["events"])
+        return self.note_disturbed(
+            "frozen, drained, added, removed, coordinator stopped and killed", sha, summary,
+            self.result["events"])
 
     def network(self, folder):
         if reason := missing():
             print(f"{self.task}: the link is left out: {reason}", file=sys.stderr)
-            return
+            return []
         sha, self.result["network"], summary, self.result["link"] = network(self.args, folder)
-        self.note_disturbed("two hosts, a link with delay and loss, cut and healed", sha, summary,
-                            self.result["network"])
+        return self.note_disturbed("two hosts, a link with delay and loss, cut and healed", sha,
+                                   summary, self.result["network"])
 
 
 def main():

@@ -283,7 +283,7 @@ class Bench:
     def allreduce_peers(self, program):
         """The commands of the peers that are installed. Compiles the one for Open MPI."""
         commands = {}
-        if os.path.exists(self.args.gloo) and not support.missing_pytorch(self.args.peer_python):
+        if os.path.exists(self.args.gloo) and not support.missing_modules(self.args.peer_python):
             commands["gloo"] = [self.args.peer_python, "-m", "torch.distributed.run", "--standalone",
                                 "--nproc_per_node", "2", self.args.gloo]
         if os.path.exists(self.args.mpi) and shutil.which("mpicc"):

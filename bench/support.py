@@ -114,19 +114,21 @@ def tcmalloc():
 
 def with_tcmalloc(environment):
     """Preloads tcmalloc, which it requires, because PyTorch is much faster with it."""
-    if not tcmalloc():
-        sys.exit(NO_TCMALLOC)
-    return {**environment, "LD_PRELOAD": str(tcmalloc())}
+    path = tcmalloc() or sys.exit(NO_TCMALLOC)
+    return {**environment, "LD_PRELOAD": str(path)}
 
 
-def missing_pytorch(python):
-    """Why PyTorch and transformers cannot be measured; "" if they can."""
+def missing_modules(python):
+    """Why torch and transformers cannot be imported; "" if they can."""
     done = subprocess.run(
         [python, "-c", "import torch, transformers"], capture_output=True, text=True
     )
-    if done.returncode != 0:
-        return done.stderr.strip().splitlines()[-1]
-    return "" if tcmalloc() else NO_TCMALLOC
+    return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+
+
+def missing_pytorch(python):
+    """Why computations of PyTorch cannot be measured; "" if they can."""
+    return missing_modules(python) or ("" if tcmalloc() else NO_TCMALLOC)
 
 
 def flags_of(options):

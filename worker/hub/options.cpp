@@ -138,11 +138,12 @@ HubOptions options_from_environment(const GetVariable& variable, const std::stri
   const fs::path bundle =
       expand(first_set(variable, {env::kRequestsCaBundle, env::kCurlCaBundle}), variable);
   std::error_code ignored;
-  const bool is_directory = fs::is_directory(bundle, ignored);
-  if (!is_directory) {
+  if (fs::is_directory(bundle, ignored)) {
+    options.ca_directory = bundle;
+  } else {
     options.ca_file = bundle.empty() ? expand(variable(env::kSslCertFile), variable) : bundle;
+    options.ca_directory = expand(variable(env::kSslCertDir), variable);
   }
-  options.ca_directory = is_directory ? bundle : expand(variable(env::kSslCertDir), variable);
   return options;
 }
 

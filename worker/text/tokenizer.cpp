@@ -145,7 +145,8 @@ Tokenizer::Tokenizer(const TokenizerSpec& spec)
                                                                   : decltype(spec.vocabulary)()),
       lowercase_(spec.normaliser.lowercase),
       special_(spec.special),
-      model_max_length_(spec.model_max_length) {
+      model_max_length_(spec.model_max_length),
+      class_name_(spec.class_name) {
   for (std::size_t c = 0; c < punctuation_ids_.size(); ++c) {
     const char character = static_cast<char>(c);
     if (plain_kind(character) != PlainKind::kPunctuation) continue;

@@ -38,6 +38,8 @@ struct TokenizerSpec {
   std::size_t max_characters_per_word = 100;
   // Tokens of an input with [CLS] and [SEP] at most.
   std::int64_t model_max_length = std::numeric_limits<std::int64_t>::max();
+  // The class of transformers that the files name; empty: none.
+  std::string class_name;
 };
 
 // The code points [begin, end) of a text that a token covers: an entry of offset_mapping.
@@ -84,6 +86,7 @@ class Tokenizer {
   const SpecialTokens& special() const { return special_; }
   // See TokenizerSpec.
   std::int64_t model_max_length() const { return model_max_length_; }
+  const std::string& class_name() const { return class_name_; }
   // The largest id plus one: the minimum of the model's vocab_size.
   std::int32_t vocab_size() const { return vocab_size_; }
 
@@ -107,6 +110,7 @@ class Tokenizer {
   bool lowercase_;
   SpecialTokens special_;
   std::int64_t model_max_length_;
+  std::string class_name_;
   std::int32_t vocab_size_ = 0;
 };
 

@@ -25,7 +25,6 @@ constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 24) - 1;
 constexpr std::size_t kMaxAddedTokens = 10000;
 constexpr const char* kDecoder = "added_tokens_decoder";
-constexpr const char* kClass = "tokenizer_class";
 
 // What tokenizer_config.json and special_tokens_map.json say of the special tokens.
 struct TokenNames {
@@ -327,7 +326,8 @@ void read_tokens_beyond_vocab_txt(const Document& config, const TokenNames& name
 Document document_of_class(const Document& config, const fs::path& model_dir) {
   const fs::path path = model_dir / model_files::kConfig;
   std::error_code ignored;
-  return config.at(kClass).is_null() && fs::exists(path, ignored) ? read_json(path) : config;
+  return config.at(kTokenizerClass).is_null() && fs::exists(path, ignored) ? read_json(path)
+                                                                           : config;
 }
 
 // vocab.txt does not say how texts are split into words. Other classes, such as Japanese ones, split
@@ -350,7 +350,7 @@ void check_class(const Document& config, const Document& of_class) {
   };
   check(config, "word_tokenizer_type", is("basic"), "\"basic\"");
   check(config, "subword_tokenizer_type", is("wordpiece"), "\"wordpiece\"");
-  check(of_class, kClass, is_bert, kClasses);
+  check(of_class, kTokenizerClass, is_bert, kClasses);
 }
 
 // Formats the list of a TemplateProcessing: "[CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1".
@@ -459,19 +459,7 @@ void read_model_max_length(const Document& config, TokenizerSpec& spec) {
   if (tokens < 1e9) spec.model_max_length = static_cast<std::int64_t>(tokens);
 }
 
-Document read_tokenizer_config(const fs::path& model_dir) {
-  const fs::path path = model_dir / model_files::kTokenizerConfig;
-  std::error_code ignored;
-  return fs::exists(path, ignored) ? read_json(path) : Document{path, Json::object()};
-}
-
 }  // namespace
-
-std::string tokenizer_class(const fs::path& model_dir) {
-  const Document document = document_of_class(read_tokenizer_config(model_dir), model_dir);
-  const Json& name = document.at(kClass);
-  return name.is_string() ? name.get<std::string>() : "";
-}
 
 TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   std::error_code ignored;
@@ -481,7 +469,9 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   }
   const fs::path json = model_dir / model_files::kTokenizer;
   const fs::path vocab = model_dir / model_files::kVocabulary;
-  const Document config = read_tokenizer_config(model_dir);
+  const fs::path config_path = model_dir / model_files::kTokenizerConfig;
+  Document config{config_path, Json::object()};
+  if (fs::exists(config_path, ignored)) config = read_json(config_path);
   TokenNames names;
   read_special_tokens(config, names);
   const fs::path special_path = model_dir / model_files::kSpecialTokens;
@@ -505,7 +495,9 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   } else {
     fail(model_dir, "found neither tokenizer.json nor vocab.txt, expected one of them");
   }
-  if (!from_json || of_class.at(kClass) != "PreTrainedTokenizerFast") {
+  const Json& class_name = of_class.at(kTokenizerClass);
+  if (class_name.is_string()) spec.class_name = class_name.get<std::string>();
+  if (!from_json || spec.class_name != "PreTrainedTokenizerFast") {
     read_normaliser(config, spec.normaliser);
   }
   read_model_max_length(config, spec);

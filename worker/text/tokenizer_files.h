@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 
 #include "worker/text/tokenizer.h"
 
@@ -22,8 +21,7 @@ namespace tilewright::text {
 // duplicate entry or id, a missing special token, and a model_max_length below 1.
 TokenizerSpec read_tokenizer_files(const std::filesystem::path& model_dir);
 
-// The class in tokenizer_config.json, else in config.json; empty: none. Throws as above for invalid
-// JSON.
-std::string tokenizer_class(const std::filesystem::path& model_dir);
+// The name of the class in tokenizer_config.json, else in config.json.
+inline constexpr const char* kTokenizerClass = "tokenizer_class";
 
 }  // namespace tilewright::text

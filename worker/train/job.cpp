@@ -71,19 +71,19 @@ void check_head_is_trained(const Job& job) {
 
 // As save_pretrained(): the output's config.json, of another model, may name another class or none.
 void name_tokenizer_class(std::map<std::string, std::string>& files,
-                          const std::filesystem::path& directory) {
+                          const std::string& class_name) {
   std::string& text = files[model_files::kTokenizerConfig];
   nlohmann::ordered_json config =
       text.empty() ? nlohmann::ordered_json::object() : nlohmann::ordered_json::parse(text);
-  if (config.contains("tokenizer_class") && !config["tokenizer_class"].is_null()) return;
-  const std::string found = text::tokenizer_class(directory);
-  config["tokenizer_class"] = found.empty() ? "BertTokenizer" : found;
+  nlohmann::ordered_json& member = config[text::kTokenizerClass];
+  if (!member.is_null()) return;
+  member = class_name.empty() ? "BertTokenizer" : class_name;
   text = config.dump(2) + "\n";
 }
 
 // What determines the tokens and labels of a part.
 FeatureCache::Key feature_key(const Job& job, const tasks::DataPart& part,
-                              const tasks::ReadOptions& options) {
+                              const text::Tokenizer& tokenizer, const tasks::ReadOptions& options) {
   FeatureCache::Key key;
   key.data_files = job.task->input_files(part, options.data_dir);
   if (key.data_files.empty()) return key;
@@ -96,7 +96,7 @@ FeatureCache::Key feature_key(const Job& job, const tasks::DataPart& part,
   nlohmann::json settings = {
       {"task", job.task->name()},
       {"labels", job.task->label_names()},
-      {"tokenizer_class", text::tokenizer_class(tokenizer_directory(job.settings))},
+      {text::kTokenizerClass, tokenizer.class_name()},
       {"max_seq_length", options.max_seq_length},
       {"max_samples", options.max_samples},
       {"doc_stride", options.question_answering.doc_stride},
@@ -201,7 +201,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
   if (settings.do_train && !settings.output_dir.empty()) {
     job.tokenizer_files = checkpoint::tokenizer_files(tokenizer_directory(settings));
     if (!settings.tokenizer_name.empty() || !settings.config_name.empty()) {
-      name_tokenizer_class(job.tokenizer_files, tokenizer_directory(settings));
+      name_tokenizer_class(job.tokenizer_files, tokenizer.class_name());
     }
   }
   end_part("tokenizer");
@@ -254,9 +254,10 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
     const tasks::DataPart part{tasks::Split::kTrain};
     const tasks::ReadOptions options = read_options(settings.max_train_samples);
     const auto read = [&] { return job.task->read(part, tokenizer, options); };
-    job.train_data = check(sources.features == nullptr
-                               ? read()
-                               : sources.features->get(feature_key(job, part, options), read));
+    job.train_data =
+        check(sources.features == nullptr
+                  ? read()
+                  : sources.features->get(feature_key(job, part, tokenizer, options), read));
     job.fingerprint["train_data"] = job.train_data.digest();
     job.schedule = make_schedule(settings, static_cast<std::int64_t>(job.train_data.size()),
                                  settings.global_batch);

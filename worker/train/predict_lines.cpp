@@ -48,16 +48,15 @@ class Line {
     tilewright::train::fail(input_, number_, message);
   }
   std::size_t number() const { return number_; }
-  // null: there is no such member.
-  const nlohmann::json& member(const char* key) const {
-    static const nlohmann::json kNull;
+  // Null if there is no such member. Copying a member may recurse deeply.
+  const nlohmann::json* find(const char* key) const {
     const auto found = json_.find(key);
-    return found == json_.end() ? kNull : *found;
+    return found == json_.end() ? nullptr : &*found;
   }
-  bool contains(const char* key) const { return json_.contains(key); }
+  bool contains(const char* key) const { return find(key) != nullptr; }
   std::optional<std::string> text(const char* key) const {
-    const auto found = json_.find(key);
-    if (found == json_.end()) return std::nullopt;
+    const nlohmann::json* const found = find(key);
+    if (found == nullptr) return std::nullopt;
     if (!found->is_string()) {
       fail(fmt::format("found {} as \"{}\", expected a string", found->type_name(), key));
     }
@@ -153,16 +152,16 @@ nlohmann::json add_question(const Line& line, tasks::squad::ExamplesBuilder& bui
   if (!question || !context) {
     line.fail(fmt::format("found no {}, {}", question ? "context" : "question", kQuestions));
   }
-  const nlohmann::json& id = line.member("id");  // copying arrays recurses
-  if (!id.is_null() && !id.is_string() && !id.is_number()) {
-    line.fail(fmt::format("found {} as \"id\", expected a string or a number", id.type_name()));
+  const nlohmann::json* const id = line.find("id");
+  if (id != nullptr && !id->is_null() && !id->is_string() && !id->is_number()) {
+    line.fail(fmt::format("found {} as \"id\", expected a string or a number", id->type_name()));
   }
   // The ids of the lines may repeat; the builder's name a line in messages.
   builder.add({.id = fmt::format("line {}", line.number()),
                .context = *context,
                .question = *question,
                .answers = {}});
-  return id;
+  return id == nullptr ? nlohmann::json() : *id;
 }
 
 std::string to_line(const nlohmann::ordered_json& json) {

@@ -196,6 +196,7 @@ TEST(TokenizerFiles, TheNormaliserOfABertTokenizerIsThatOfItsConfig) {
   });
   const auto ids = [&] { return ids_of(Tokenizer::load(directory.path()), "Café a文"); };
   EXPECT_EQ(ids(), (Ids{10, 8, 13}));
+  EXPECT_EQ(Tokenizer::load(directory.path()).class_name(), "");
   directory.write("config.json", R"({"tokenizer_class": "BertTokenizer"})");
   EXPECT_EQ(ids(), (Ids{10, 8, 13}));
   directory.write("tokenizer_config.json", R"({"strip_accents": false})");
@@ -204,6 +205,7 @@ TEST(TokenizerFiles, TheNormaliserOfABertTokenizerIsThatOfItsConfig) {
   EXPECT_EQ(ids(), (Ids{10, 8, 18}));
   directory.write("config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
   EXPECT_EQ(ids(), (Ids{1, 8, 18}));
+  EXPECT_EQ(Tokenizer::load(directory.path()).class_name(), "PreTrainedTokenizerFast");
 }
 
 TEST(TokenizerFiles, SpecialTokensMapNamesSpecialTokens) {
