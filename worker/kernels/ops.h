@@ -309,7 +309,7 @@ struct ParameterOps {
   Kernel<void(ThreadPool& pool, const EmbeddingBackward& e)> embedding_backward;
   // Updates elements [0, count) in place, single-threaded; the caller splits the vector. A null
   // gradient means all zeros (embedding rows without a token in the batch). If then m, v (all bits
-  // zero) and the weight decay are zero too, no bit changes.
+  // zero) and the weight decay are zero too, no bit of a normal parameter changes.
   Kernel<void(const AdamW& a, std::int64_t count, const float* gradient, float* parameter, float* m,
               float* v)>
       adamw;

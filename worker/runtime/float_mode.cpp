@@ -13,4 +13,10 @@ void flush_denormals() {
   __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | kDenormalsAreZero | kFlushToZero);
 }
 
+DenormalsScope::DenormalsScope() : before_(__builtin_ia32_stmxcsr()) {
+  __builtin_ia32_ldmxcsr(before_ & ~(kDenormalsAreZero | kFlushToZero));
+}
+
+DenormalsScope::~DenormalsScope() { __builtin_ia32_ldmxcsr(before_); }
+
 }  // namespace tilewright::runtime

@@ -9,4 +9,17 @@ namespace tilewright::runtime {
 // over a hundred cycles, and a thread in another mode would give other bits.
 void flush_denormals();
 
+// While it lives, the calling thread computes with denormal numbers, as IEEE 754 and NumPy do. Only
+// on the stack.
+class DenormalsScope {
+ public:
+  DenormalsScope();
+  ~DenormalsScope();
+  DenormalsScope(const DenormalsScope&) = delete;
+  DenormalsScope& operator=(const DenormalsScope&) = delete;
+
+ private:
+  unsigned before_;  // MXCSR
+};
+
 }  // namespace tilewright::runtime

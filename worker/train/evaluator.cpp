@@ -13,6 +13,7 @@
 #include "common/base/printable.h"
 #include "common/base/result.h"
 #include "worker/collectives/exchange.h"
+#include "worker/runtime/float_mode.h"
 #include "worker/train/collective_limits.h"
 #include "worker/train/memory_plan.h"
 #include "worker/train/micro_batches.h"
@@ -140,6 +141,7 @@ EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
                   fmt::format("evaluation gathered {} logits for {} rows of {} labels",
                               logits.size(), rows, width));
   }
+  const runtime::DenormalsScope denormals;  // small probabilities have NumPy's digits
   EvaluationResult result;
   result.suffix = set.suffix;
   result.examples = data.size();

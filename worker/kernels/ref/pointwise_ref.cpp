@@ -1,4 +1,6 @@
 // Reference GELU, tanh with dropout and the losses, in plain loops.
+#include <cmath>
+
 #include "worker/kernels/ref/ref.h"
 #include "worker/kernels/vector/vec_scalar.inl"
 // After the vector type:
@@ -42,6 +44,9 @@ void tanh_dropout_forward(const ActivationDropout<Activation>& a, Range rows) {
 
 namespace {
 
+// log_of() takes finite numbers only: the loss of a logit that is not finite is NaN.
+float log_of_total(float total) { return std::isfinite(total) ? log_of(total) : total; }
+
 // -log softmax(z)[label] of `count` logits with a distance of `stride`; d = (softmax - onehot) *
 // scale.
 template <typename Activation>
@@ -56,7 +61,7 @@ float cross_entropy(const Activation* z, std::int64_t count, std::int64_t stride
     total += exp_nonpositive(to_float(z[c * stride]) - largest);
   }
   const auto sum = static_cast<float>(total);
-  const float loss = log_of(sum) - (to_float(z[label * stride]) - largest);
+  const float loss = log_of_total(sum) - (to_float(z[label * stride]) - largest);
   for (std::int64_t c = 0; c < count; ++c) {
     const float p = exp_nonpositive(to_float(z[c * stride]) - largest) / sum;
     d[c * stride] = from_float<Activation>((p - (c == label ? 1.0f : 0.0f)) * scale);
@@ -84,7 +89,8 @@ float smoothed_cross_entropy(const Activation* z, std::int64_t count, std::int64
     const float target = others + (c == label ? 1.0f - smoothing : 0.0f);
     d[c] = from_float<Activation>((p - target) * scale);
   }
-  return log_of(sum) - ((1.0f - smoothing) * (to_float(z[label]) - largest) + smoothing * mean);
+  return log_of_total(sum) -
+         ((1.0f - smoothing) * (to_float(z[label]) - largest) + smoothing * mean);
 }
 
 }  // namespace

@@ -360,6 +360,26 @@ TEST_P(PointwiseTest, CrossEntropyAgreesWithDoublePrecision) {
   });
 }
 
+TEST_P(PointwiseTest, TheLossOfALogitThatIsNotFiniteIsNan) {
+  with_type([&]<typename Activation>(Activation) {
+    for (const float wrong : {NAN, INFINITY}) {
+      for (const std::size_t at : {0U, 1U, 2U}) {
+        std::vector<Activation> logits(3, runtime::from_float<Activation>(0.5f));
+        logits[at] = runtime::from_float<Activation>(wrong);
+        std::vector<Activation> d(3);
+        for (const std::int32_t label : {0, 1, 2}) {
+          for (const float smoothing : {0.0f, 0.1f}) {
+            float loss = 0;
+            ops<Activation>().softmax_cross_entropy(logits.data(), &label, 1, 3, 1.0f, smoothing,
+                                                    &loss, d.data());
+            EXPECT_TRUE(std::isnan(loss)) << wrong << " at " << at << ": " << loss;
+          }
+        }
+      }
+    }
+  });
+}
+
 // tests/golden/train/write_goldens.py computed them in float64; the logits are exact in bf16.
 TEST_P(PointwiseTest, SmoothedCrossEntropyAgreesWithTorch) {
   std::ifstream file(tilewright::testing::source_dir() / "tests/golden/train/label_smoothing.json");

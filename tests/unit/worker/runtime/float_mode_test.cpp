@@ -37,6 +37,20 @@ TEST(FloatMode, FlushesDenormalsOfTheCallingThreadOnly) {
   EXPECT_TRUE(kept);
 }
 
+TEST(FloatMode, ComputesWithDenormalsInAScope) {
+  bool within = false, after = true;
+  std::thread([&] {
+    flush_denormals();
+    {
+      const DenormalsScope scope;
+      within = computes_denormals();
+    }
+    after = computes_denormals();
+  }).join();
+  EXPECT_TRUE(within);
+  EXPECT_FALSE(after);
+}
+
 TEST(FloatMode, FlushesDenormalsOnEveryThreadOfAPool) {
   std::thread([] {
     std::fesetenv(FE_DFL_ENV);

@@ -6,10 +6,14 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/support/paths.h"
 #include "tests/unit/worker/collectives/cluster.h"
+#include "tests/unit/worker/tasks/squad_builders.h"
+#include "worker/runtime/float_mode.h"
 #include "worker/tasks/registry.h"
+#include "worker/tasks/squad/squad.h"
 #include "worker/train/collective_limits.h"
 
 namespace tilewright::train {
@@ -39,6 +43,29 @@ TEST(Evaluator, SmoothsTheLabelsOfTheLossAsTheTrainerDoes) {
     ++compared;
   }
   EXPECT_EQ(compared, 3);
+}
+
+// exp(-90) is a denormal number, which the mode of the kernels makes zero.
+TEST(Evaluator, WritesSmallProbabilitiesAsNumpyDoes) {
+  using tasks::squad::examples_of, tasks::tiny_tokenizer;
+  const auto task = tasks::find_task("squad");
+  const EvaluationSet set{
+      .part = {tasks::Split::kDev, 0},
+      .suffix = "",
+      .data = tasks::squad::make_dataset(examples_of("a b", {{"q", "x", 0, {{"a", 0}}}}),
+                                         tasks::Split::kDev, tiny_tokenizer(), {}, "f")};
+  // {start, end} of [CLS] x [SEP] a b [SEP].
+  const std::vector<float> logits = {-9, -9, -9, -9, -9, -9, 0, 0, -90, -90, -9, -9};
+  double found = 0;
+  std::thread([&] {
+    runtime::flush_denormals();
+    const EvaluationResult result = score(*task, set, logits, 0);
+    found = nlohmann::json::parse(result.prediction_files.at("eval_nbest_predictions.json"))
+                .at("q")
+                .at(1)
+                .at("probability");
+  }).join();
+  EXPECT_EQ(found, 0x1.1d85p-130) << "softmax of {0, -90, -180} by NumPy 2.4.6";
 }
 
 // A rank with more logits than one operation takes is no lost peer.
