@@ -1,6 +1,6 @@
 // The fuzz harnesses. Each reads arbitrary bytes as one kind of input, as the programs do, and
 // aborts if an invariant is violated. libFuzzer runs them with sanitizers (`make fuzz`); the unit
-// test fuzz_corpus_tests runs them on the files of corpus/.
+// test fuzz_corpus_unit_tests runs them on the files of corpus/.
 #pragma once
 
 #include <cstddef>
