@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "common/base/file_descriptor.h"
 #include "common/base/random.h"
@@ -39,6 +40,33 @@ const char* file_type(mode_t mode) {
   if (S_ISFIFO(mode)) return "pipe";
   if (S_ISSOCK(mode)) return "socket";
   return "device";
+}
+
+// Whether it is the file that is open as standard output, as /dev/stdout is. To open it again would
+// write from its beginning.
+bool is_standard_output(const std::filesystem::path& path) {
+  struct stat named {};
+  struct stat standard {};
+  return stat(path.c_str(), &named) == 0 && fstat(STDOUT_FILENO, &standard) == 0 &&
+         named.st_dev == standard.st_dev && named.st_ino == standard.st_ino;
+}
+
+Status write_all(const FileDescriptor& file, const std::filesystem::path& path,
+                 std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t written = write(file.get(), content.data(), content.size());
+    if (written >= 0) {
+      content.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      return output_error(path, "write");
+    }
+  }
+  return {};
+}
+
+// Network file systems report a failed write when the file is closed.
+Status close_written(FileDescriptor file, const std::filesystem::path& path) {
+  return close(file.release()) == 0 ? Status() : output_error(path, "close");
 }
 
 enum class Accept { kAnyFile, kRegularFile };
@@ -138,18 +166,9 @@ Status sync_path(const std::filesystem::path& path) {
 Status write_new_file(const std::filesystem::path& path, std::string_view content) {
   FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!file) return output_error(path, "create");
-  Status status;
-  while (!content.empty() && status.ok()) {
-    const ssize_t written = write(file.get(), content.data(), content.size());
-    if (written >= 0) {
-      content.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno != EINTR) {
-      status = output_error(path, "write");
-    }
-  }
+  Status status = write_all(file, path, content);
   if (status.ok() && fsync(file.get()) != 0) status = output_error(path, "sync");
-  // Network file systems report a failed write when the file is closed.
-  if (close(file.release()) != 0 && status.ok()) status = output_error(path, "close");
+  if (status.ok()) status = close_written(std::move(file), path);
   if (!status.ok()) unlink(path.c_str());
   return status;
 }
@@ -163,6 +182,24 @@ Status write_file_atomically(const std::filesystem::path& path, std::string_view
     return error;
   }
   return sync_path(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+Status write_output(const std::filesystem::path& path, std::string_view content) {
+  namespace fs = std::filesystem;
+  const bool to_standard_output = is_standard_output(path);
+  if (!to_standard_output) {
+    std::error_code error;
+    const fs::path file = fs::canonical(path, error);
+    if (!error && fs::is_regular_file(file, error)) return write_file_atomically(file, content);
+    if (!fs::exists(fs::symlink_status(path, error))) return write_file_atomically(path, content);
+  }
+  // O_CREAT: the file that a link names may be missing.
+  FileDescriptor file(to_standard_output
+                          ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
+                          : open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file) return output_error(path, "open");
+  if (Status written = write_all(file, path, content); !written.ok()) return written;
+  return close_written(std::move(file), path);
 }
 
 std::string expand_home(std::string path, const GetVariable& variable) {

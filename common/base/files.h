@@ -33,6 +33,11 @@ Status refuse_lfs_pointer(const std::filesystem::path& path, std::string_view co
 // syncs the directory. Errors carry output_error_code().
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+// Writes to a path that the user named: a file is created or replaced as by write_file_atomically(),
+// a symbolic link is followed and stays, and a device, a pipe or standard output (/dev/stdout) is
+// written to. Waits for the reader of a pipe. Errors carry output_error_code().
+Status write_output(const std::filesystem::path& path, std::string_view content);
+
 // Creates a file that must not exist, writes and syncs it. After an error, which carries
 // output_error_code(), there is no file.
 Status write_new_file(const std::filesystem::path& path, std::string_view content);

@@ -80,7 +80,7 @@ void add_convert_command(CLI::App& app, int& exit_code) {
     Status written;
     if (converted.ok() && options->output.empty()) std::cout << *converted;
     if (converted.ok() && !options->output.empty()) {
-      written = write_file_atomically(options->output, *converted);
+      written = write_output(options->output, *converted);
     }
     if (converted.ok() && written.ok()) return;
     const Error& error = converted.ok() ? written.error() : converted.error();

@@ -207,7 +207,7 @@ void add_profile(CLI::App& bench, int& exit_code) {
   profile->callback([=, &exit_code] {
     options->workload = flags->read();
     const bench::ProfileBench result = bench::bench_profile(*options, isa_from_environment());
-    if (!svg->empty()) write_file_atomically(*svg, result.profile.to_svg()).or_throw();
+    if (!svg->empty()) write_output(*svg, result.profile.to_svg()).or_throw();
     print(result, *json);
     exit_code = 0;
   });

@@ -170,6 +170,57 @@ TEST(MappedFileDeathTest, LeavesOtherMemoryToTheHandlerBeforeIt) {
   EXPECT_EXIT(access(), ::testing::KilledBySignal(SIGBUS), "^$");
 }
 
+TEST(Files, AnOutputReplacesTheFileThatALinkNames) {
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "file";
+  const auto link = directory.path() / "link";
+  std::filesystem::create_symlink("file", link);
+  for (const std::string content : {"longer", "second"}) {  // at first the file is missing
+    ASSERT_TRUE(write_output(link, content).ok());
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    EXPECT_EQ(read_file(file, 100, ExitCode::kData).value(), content);
+  }
+  ASSERT_TRUE(write_output(file, "third").ok());
+  EXPECT_EQ(read_file(file, 100, ExitCode::kData).value(), "third");
+  ASSERT_TRUE(write_output(directory.path() / "new", "new").ok());
+  EXPECT_EQ(read_file(directory.path() / "new", 100, ExitCode::kData).value(), "new");
+}
+
+TEST(Files, AnOutputReplacesNoPipeAndNoDevice) {
+  const testing::TemporaryDirectory directory;
+  const auto pipe = directory.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const FileDescriptor reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(write_output(pipe, "text").ok());
+  std::array<char, 8> buffer{};
+  ASSERT_EQ(read(reader.get(), buffer.data(), buffer.size()), 4);
+  EXPECT_STREQ(buffer.data(), "text");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+
+  // A link, so that a failing test leaves the device.
+  const auto full = directory.path() / "full";
+  std::filesystem::create_symlink("/dev/full", full);
+  const Status written = write_output(full, "text");
+  ASSERT_FALSE(written.ok());
+  EXPECT_EQ(written.error().code, ExitCode::kOutputUnavailable);
+  EXPECT_EQ(written.error().message, full.string() + ": cannot write: No space left on device");
+  EXPECT_FALSE(write_output(directory.path(), "text").ok());
+}
+
+// As `-o /dev/stdout >> file`.
+TEST(Files, AnOutputContinuesStandardOutput) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "file";
+  std::ofstream(path) << "before, ";
+  const FileDescriptor file(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  const FileDescriptor standard(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
+  ASSERT_GE(dup2(file.get(), STDOUT_FILENO), 0);
+  const Status written = write_output("/dev/stdout", "text");
+  dup2(standard.get(), STDOUT_FILENO);
+  ASSERT_TRUE(written.ok()) << written.error().message;
+  EXPECT_EQ(read_file(path, 100, ExitCode::kData).value(), "before, text");
+}
+
 TEST(Files, FailedWriteReturnsAnOutputError) {
   const testing::TemporaryDirectory directory;
   const auto status = write_file_atomically(directory.path() / "none" / "a.txt", "x");

@@ -383,6 +383,20 @@ TEST_F(Cli, ConvertWritesAValidTrainJob) {
   EXPECT_NE(converted->find("    dataset_name: squad\n"), std::string::npos) << *converted;
 }
 
+TEST_F(Cli, ConvertWritesToTheFileThatALinkNames) {
+  const auto path = file("torch.yaml", kPyTorchJob);
+  const auto target = file("target.yaml", "before");
+  const auto link = directory_.path() / "link.yaml";
+  std::filesystem::create_symlink(target, link);
+  CLI::App app;
+  int exit_code = 0;
+  add_convert_command(app, exit_code);
+  app.parse("convert " + path.string() + " -o " + link.string());
+  EXPECT_EQ(exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(tilewright::testing::read_text(target), convert_file(path, err_).value());
+}
+
 TEST_F(Cli, ConvertReadsEveryPyTorchJobOfAFile) {
   const auto path = file("two.yaml", std::string(kPyTorchJob) + "---\nkind: ConfigMap\n---\n" +
                                          with("name: qa", "name: second", kPyTorchJob));
