@@ -12,7 +12,7 @@
 namespace tilewright {
 
 FileLock::FileLock(const std::filesystem::path& path, const std::function<bool()>& keep_waiting)
-    : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) {
   const auto fail = [&](const char* action) {
     throw Failure(output_error_code(errno),
                   fmt::format("{}: cannot {}: {}", path.string(), action, std::strerror(errno)));

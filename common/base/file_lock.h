@@ -16,10 +16,11 @@ class FileLock {
     kUnsupported,  // the file system has no locks
   };
 
-  // Creates the file if it is missing; it stays, because removing it would split the waiters.
-  // flock(2) has no deadline, and a holder in another pod cannot signal: while the lock is held,
-  // keep_waiting() is called, which waits a moment and returns whether to try again. Throws Failure
-  // with output_error_code() if the file cannot be created.
+  // Creates the file if it is missing; it stays, because removing it would split the waiters. A
+  // symbolic link is refused, because it would create a file elsewhere. flock(2) has no deadline,
+  // and a holder in another pod cannot signal: while the lock is held, keep_waiting() is called,
+  // which waits a moment and returns whether to try again. Throws Failure with output_error_code()
+  // if the file cannot be created.
   FileLock(const std::filesystem::path& path, const std::function<bool()>& keep_waiting);
 
   State state() const { return state_; }

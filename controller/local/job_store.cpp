@@ -1,9 +1,7 @@
 #include "controller/local/job_store.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,16 +71,24 @@ Status check_job_dir(const fs::path& folder) {
                            folder.string(), kLockFile)};
 }
 
-// The kernel releases the lock when the descriptor is closed, even if the process is killed.
-Result<FileDescriptor> lock_job_dir(const fs::path& folder, const std::string& name) {
-  const fs::path file = folder / kLockFile;
-  FileDescriptor descriptor(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!descriptor) return cannot_write(file, std::strerror(errno));
-  if (flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0) {
-    return Error{ExitCode::kUsage, fmt::format("another `tilewright up` runs job {} (state in {})",
-                                               name, folder.string())};
+Result<FileLock> lock_job_dir(const fs::path& folder, const std::string& name) {
+  try {
+    FileLock lock(folder / kLockFile, [] { return false; });
+    if (lock.state() == FileLock::State::kGivenUp) {
+      return Error{
+          ExitCode::kUsage,
+          fmt::format("another `tilewright up` runs job {} (state in {})", name, folder.string())};
+    }
+    if (lock.state() == FileLock::State::kUnsupported) {
+      return Error{ExitCode::kOutput,
+                   fmt::format("{}: found a file system without locks (flock), expected one with "
+                               "locks; choose a --state_dir on another file system",
+                               folder.string())};
+    }
+    return lock;
+  } catch (const Failure& failure) {
+    return failure.error();
   }
-  return descriptor;
 }
 
 Result<std::optional<api::TrainJob>> read_job(const fs::path& file) {
@@ -185,7 +191,7 @@ Result<JobStore> JobStore::open(const fs::path& state_dir, api::TrainJob& job, b
     }
     TW_CHECK(tries < 100, "found no free name for {}", job.metadata.generate_name);
   }
-  Result<FileDescriptor> locked = lock_job_dir(folder, job.metadata.name);
+  Result<FileLock> locked = lock_job_dir(folder, job.metadata.name);
   if (!locked) return locked.error();
   JobStore store(fs::absolute(folder), std::move(locked).value());
   if (Status taken = store.load_or_create(job, replace); !taken) return taken.error();

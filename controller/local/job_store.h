@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/file_descriptor.h"
+#include "common/base/file_lock.h"
 #include "common/base/result.h"
 #include "common/contract/pod_paths.h"
 #include "controller/api/trainjob.h"
@@ -23,8 +23,9 @@ class JobStore {
   //                        not change the training if that has begun
   //   a finished job       error
   // `replace` deletes an existing job first. Errors: kUsage, the job is finished or its training has
-  // changed, another `up` runs it, its name is a path or the directory is not a job's; kOutput, the
-  // directory is not writable; kManifest, job.json is invalid.
+  // changed, another `up` runs it, its name is a path or the directory is not a job's;
+  // output_error_code(), the directory is not writable; kOutput, its file system has no locks;
+  // kManifest, job.json is invalid.
   static Result<JobStore> open(const std::filesystem::path& state_dir, api::TrainJob& job,
                                bool replace);
 
@@ -40,14 +41,14 @@ class JobStore {
   std::filesystem::path key_file() const { return folder_ / kJobKeyName; }
 
  private:
-  JobStore(std::filesystem::path folder, FileDescriptor lock)
+  JobStore(std::filesystem::path folder, FileLock lock)
       : folder_(std::move(folder)), lock_(std::move(lock)) {}
   Status load_or_create(api::TrainJob& job, bool replace);
   Status discard();
   Status ensure_key() const;
 
   std::filesystem::path folder_;
-  FileDescriptor lock_;
+  FileLock lock_;
   bool resumed_ = false;
   std::vector<std::string> discarded_;  // UIDs, newest first
 };

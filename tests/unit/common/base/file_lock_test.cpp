@@ -1,10 +1,13 @@
 #include "common/base/file_lock.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <optional>
 
 #include "common/base/result.h"
+#include "tests/support/hidden_system_call.h"
 #include "tests/support/paths.h"
 
 namespace tilewright {
@@ -34,6 +37,21 @@ TEST_F(FileLockTest, IsGivenUpOnRequest) {
   const FileLock next(path_, [&] { return ++attempts < 3; });
   EXPECT_EQ(next.state(), FileLock::State::kGivenUp);
   EXPECT_EQ(attempts, 3);
+}
+
+TEST_F(FileLockTest, IsUnsupportedOnAFileSystemWithoutLocks) {
+  const auto exit_with_support = [&] {
+    if (!testing::hide_system_call(SYS_flock)) _exit(1);
+    const FileLock lock(path_, [] { return false; });
+    _exit(lock.state() == FileLock::State::kUnsupported ? 0 : 2);
+  };
+  EXPECT_EXIT(exit_with_support(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(FileLockTest, CreatesNoFileThroughALink) {
+  std::filesystem::create_symlink("elsewhere", path_);
+  EXPECT_THROW(FileLock(path_, [] { return false; }), Failure);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "elsewhere"));
 }
 
 TEST_F(FileLockTest, AMissingDirectoryIsAFailure) {

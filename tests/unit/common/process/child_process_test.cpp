@@ -3,21 +3,18 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstdlib>
 
+#include "tests/support/hidden_system_call.h"
 #include "tests/support/paths.h"
 
 namespace tilewright {
@@ -99,23 +96,11 @@ TEST(ChildProcess, SurvivesAWriteToAChildThatHasEnded) {
   EXPECT_EQ(wait_for_exit(process), 3);
 }
 
-// The kernel answers pidfd_open() with ENOSYS, as Linux before 5.3 does.
-bool hide_pidfd_open() {
-  sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{std::size(filter), filter};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
+// As Linux before 5.3.
 TEST(ChildProcess, SeesExitsOnALinuxWithoutPidfds) {
   const pid_t tester = fork();
   if (tester == 0) {
-    if (!hide_pidfd_open()) _exit(100);
+    if (!testing::hide_system_call(SYS_pidfd_open)) _exit(100);
     if (syscall(SYS_pidfd_open, getpid(), 0) != -1 || errno != ENOSYS) _exit(101);
     ChildProcess quick = ChildProcess::start(shell("exit 7")).or_throw();
     ChildProcess slow = ChildProcess::start(shell("exec sleep 60")).or_throw();

@@ -4,11 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <fstream>
 
 #include "controller/api/defaults.h"
+#include "tests/support/hidden_system_call.h"
 #include "tests/support/paths.h"
 
 namespace tilewright::local {
@@ -232,6 +236,18 @@ TEST_F(JobStoreTest, AllowsOneProcessPerJob) {
   const auto refused = JobStore::open(state(), second, true);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("another `tilewright up`"));
+}
+
+TEST_F(JobStoreTest, NamesAFileSystemWithoutLocks) {
+  const auto open_without_locks = [&] {
+    if (!testing::hide_system_call(SYS_flock)) _exit(0);
+    api::TrainJob made = job("mrpc");
+    const Error error = JobStore::open(state(), made, false).error();
+    std::fprintf(stderr, "%s\n", error.message.c_str());
+    _exit(static_cast<int>(error.code));
+  };
+  EXPECT_EXIT(open_without_locks(), ::testing::ExitedWithCode(static_cast<int>(ExitCode::kOutput)),
+              "state/mrpc: found a file system without locks .*choose a --state_dir on another");
 }
 
 TEST_F(JobStoreTest, NamesAnInvalidJobFile) {
