@@ -124,7 +124,7 @@ int finish_output(std::string_view program, int exit_code) {
     error = flush();
     if (error == 0) error = EIO;
   }
-  const bool lost = error != 0 && error != EPIPE && error != EBADF;
+  const bool lost = error != 0 && error != EPIPE;
   if (!lost || exit_code != static_cast<int>(ExitCode::kOk)) return exit_code;
   fmt::print(stderr, "{}: standard output: cannot write: {}\n", program, std::strerror(error));
   return static_cast<int>(output_error_code(error));

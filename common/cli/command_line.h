@@ -15,7 +15,7 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const
 
 // Writes what standard output still buffers, at the end of a program. Returns `exit_code`, or, if
 // output of a successful program is lost, output_error_code() after a message on standard error. A
-// standard output or a pipe that is closed is no error: no reader wants the rest.
+// closed pipe is no error: no reader wants the rest.
 int finish_output(std::string_view program, int exit_code);
 
 // After a failed parse: "PROGRAM COMMAND: --flag: unknown flag; did you mean --other?", or the same

@@ -6,6 +6,7 @@
 
 #include "common/base/commit.h"
 #include "common/base/exit_codes.h"
+#include "common/base/standard_descriptors.h"
 #include "common/base/version.h"
 #include "common/cli/command_line.h"
 #include "common/contract/reference.h"
@@ -18,6 +19,7 @@
 #include "controller/cli/validate.h"
 
 int main(int argc, char** argv) {
+  tilewright::open_standard_descriptors();
   tilewright::ignore_file_size_signal();
   CLI::App app(
       "Fine-tunes BERT-family models on CPUs: on this machine, or in a Kubernetes cluster.",

@@ -352,6 +352,16 @@ TEST_F(Up, StopsOnSigterm) {
   EXPECT_EQ(up.wait(), code(ExitCode::kTerminated));
 }
 
+TEST_F(Up, WritesItsOutputIntoNoOtherFileIfStandardOutputIsClosed) {
+  worker("echo here");
+  RunningProgram up("/bin/sh",
+                    {"-c", "exec \"$0\" \"$@\" <&- >&-", testing::program("tilewright"), "up",
+                     "job.yaml", "--worker_binary", "./worker.sh"},
+                    folder());
+  EXPECT_EQ(up.wait(), code(ExitCode::kOk)) << up.output();
+  EXPECT_EQ(testing::read_text(folder() / ".tilewright/job/tilewright-up.lock"), "");
+}
+
 // timeout(1) sends its signal to the program and to the process group.
 TEST_F(Up, TwoSignalsOfOneRequestKillNothing) {
   worker("trap 'echo saved; exit 0' TERM; echo here; tail -f /dev/null & wait");
