@@ -127,12 +127,13 @@ void print_end(const Session& session, const JobStore& store, const RunOptions& 
 }
 
 Result<int> run(const RunOptions& options) {
+  // Before the signals are blocked: they end a program that waits for the writer of a pipe.
+  Result<api::ValidatedJob> checked = read_manifest(options);
+  if (!checked) return checked.error();
   // Must precede the start of the coordinator's thread, which inherits the blocked signals.
   Result<Signals> signals = Signals::install();
   if (!signals) return signals.error();
 
-  Result<api::ValidatedJob> checked = read_manifest(options);
-  if (!checked) return checked.error();
   Console console(Console::detect(options.verbose));
   for (const FieldError& warning : checked->warnings) {
     console.print("warning", warning.sentence(options.manifest.string()), Console::Style::kWarning);

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/base/exit_codes.h"
+#include "common/base/file_descriptor.h"
 #include "common/process/signals.h"
 #include "tests/support/paths.h"
 #include "tests/support/running_program.h"
@@ -350,6 +351,17 @@ TEST_F(Up, StopsOnSigterm) {
   up.wait_for_output("worker-0 | here");
   up.send(SIGTERM);
   EXPECT_EQ(up.wait(), code(ExitCode::kTerminated));
+}
+
+TEST_F(Up, IsEndedBySigtermWhileItWaitsForTheManifest) {
+  fs::remove(folder() / "job.yaml");
+  ASSERT_EQ(mkfifo((folder() / "job.yaml").c_str(), 0600), 0);
+  RunningProgram up = start();
+  // Returns once `up` has opened the pipe to read it.
+  const FileDescriptor writer(open((folder() / "job.yaml").c_str(), O_WRONLY | O_CLOEXEC));
+  up.send(SIGTERM);
+  EXPECT_EQ(up.wait(), 128 + SIGTERM) << up.output();
+  EXPECT_FALSE(fs::exists(folder() / ".tilewright"));
 }
 
 TEST_F(Up, WritesItsOutputIntoNoOtherFileIfStandardOutputIsClosed) {
