@@ -104,21 +104,21 @@ class TypedTrainer final : public Trainer {
 
   Outcome train(collectives::Mesh& mesh, const TrainerHooks& hooks) override {
     const MonotonicTime begin = monotonic_now();
-    state_.start_clock();
+    state_.progress().start_clock();
     const std::int64_t rows_before = model_.counters().forward;
     const std::int64_t tokens_before = step_->local_tokens();
     Outcome outcome = Outcome::kComplete;
     try {
       outcome = run_steps(mesh, hooks, begin);
     } catch (const Failure& failure) {
-      state_.stop_clock();
+      state_.progress().stop_clock();
       if (failure.code() == ExitCode::kDiverged) {
         state_.invalidate();  // AdamW may have changed the weights
         wait_for_all(mesh);
       }
       throw;
     }
-    state_.stop_clock();
+    state_.progress().stop_clock();
     log_.debug("computed {} rows for {} tokens of this worker's examples",
                model_.counters().forward - rows_before, step_->local_tokens() - tokens_before);
     return outcome;
@@ -156,18 +156,22 @@ class TypedTrainer final : public Trainer {
   void finish_checkpoint(Duration timeout) override { state_.finish_checkpoint(timeout); }
   void finish_checkpoint_of_epoch() override { state_.finish_checkpoint_of_epoch(); }
 
-  std::int64_t step() const override { return state_.step(); }
+  std::int64_t step() const override { return state_.progress().step(); }
   std::int64_t last_checkpoint_step() const override { return state_.last_checkpoint_step(); }
   std::int64_t failed_checkpoints() const override { return state_.failed_checkpoints(); }
   double checkpoint_wait_seconds() const override { return state_.checkpoint_wait_seconds(); }
-  const checkpoint::TrainerState& state() const override { return state_.trainer_state(); }
+  const checkpoint::TrainerState& state() const override {
+    return state_.progress().trainer_state();
+  }
   const MemoryEstimate& memory_estimate() const override { return memory_estimate_; }
   MemoryDemand memory_demand() const override {
     return current_demand(memory_estimate_.total(),
                           runtime::anonymous_rss() + (step_ ? step_->shared_bytes() : 0));
   }
-  const RecoveryCounts& recovery_counts() const override { return state_.recovery_counts(); }
-  double train_seconds() const override { return state_.train_seconds(); }
+  const RecoveryCounts& recovery_counts() const override {
+    return state_.progress().recovery_counts();
+  }
+  double train_seconds() const override { return state_.progress().train_seconds(); }
   double compute_seconds() const override { return step_ ? step_->compute_seconds() : 0; }
 
   std::vector<std::pair<std::string, std::string>> kernel_names() const override {
@@ -290,7 +294,7 @@ class TypedTrainer final : public Trainer {
 
   // Finite gradients can give infinite weights, which the loss shows only in the next step.
   bool weights_are_finite() {
-    if (finite_step_ == state_.step()) return true;
+    if (finite_step_ == state_.progress().step()) return true;
     constexpr std::int64_t kGrain = 1 << 16;
     const std::span<const float> weights = model_.parameters();
     std::atomic<bool> finite = true;
@@ -301,7 +305,7 @@ class TypedTrainer final : public Trainer {
             finite = false;
           }
         });
-    if (finite) finite_step_ = state_.step();
+    if (finite) finite_step_ = state_.progress().step();
     return finite;
   }
 
@@ -309,11 +313,11 @@ class TypedTrainer final : public Trainer {
   // only now, makes up for what they have not completed.
   void finish_step(collectives::Mesh& mesh, const TrainerHooks& hooks, RateMeter& meter) {
     // Before the checkpoint of this step, which has the best metric and the log history.
-    if (state_.evaluation_pending()) {
+    if (state_.progress().evaluation_pending()) {
       // One set, as the Trainer of run_glue.py has: MNLI's matched examples.
       const EvaluationResult result =
           evaluate(mesh, job_.evaluation_sets.front(), hooks.before_evaluation_batch);
-      state_.add_evaluation(result);
+      state_.progress().add_evaluation(result);
       if (hooks.on_evaluation) hooks.on_evaluation(result);
       meter.restart(monotonic_now());
     }
@@ -328,6 +332,7 @@ class TypedTrainer final : public Trainer {
   }
 
   Outcome run_steps(collectives::Mesh& mesh, const TrainerHooks& hooks, MonotonicTime begin) {
+    TrainingProgress& progress = state_.progress();
     hosts_ = collectives::agree_on_hosts(mesh, collective_deadline());
     if (mesh.rank() == 0 && hosts_.ranks_per_host > 1) {
       log_.info("gradients are summed on each host first: {} hosts with {} processes each",
@@ -343,16 +348,16 @@ class TypedTrainer final : public Trainer {
     meter.restart(begin);
     for (bool stop = false;;) {
       finish_step(mesh, hooks, meter);
-      if (state_.step() >= job_.schedule.total_steps) return Outcome::kComplete;
+      if (progress.step() >= job_.schedule.total_steps) return Outcome::kComplete;
       if (stop) return Outcome::kStopped;
-      state_.begin_step();
+      progress.begin_step();
       const StepReport report =
-          step_->run(state_.step(), mesh, *reducer, balancer.split(), hooks.stop_requested);
-      state_.add(report);
+          step_->run(progress.step(), mesh, *reducer, balancer.split(), hooks.stop_requested);
+      progress.add(report);
       stop = report.stop_requested;
       // All workers have the same weights and come to the same result.
-      const bool weights_used = state_.evaluation_pending() || state_.checkpoint_due() || stop ||
-                                state_.step() == job_.schedule.total_steps;
+      const bool weights_used = progress.evaluation_pending() || progress.checkpoint_due() ||
+                                stop || progress.step() == job_.schedule.total_steps;
       if (weights_used && !weights_are_finite()) throw diverged(report, "a weight is not finite");
       state_.poll_checkpoint();
       if (mesh.rank() == 0) memory_estimate_.checkpoint_copy = state_.reserve_checkpoint_copy();

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <climits>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <optional>
 
 #include "common/contract/model_files.h"
-#include "common/contract/training_report.h"
 #include "worker/checkpoint/checksums.h"
 #include "worker/checkpoint/model_directory.h"
 #include "worker/checkpoint/output_ownership.h"
@@ -18,7 +16,6 @@
 #include "worker/collectives/exchange.h"
 #include "worker/runtime/available_memory.h"
 #include "worker/train/collective_limits.h"
-#include "worker/train/results.h"
 
 namespace tilewright::train {
 namespace {
@@ -27,40 +24,6 @@ namespace {
 constexpr std::size_t kMaxStateBytes = checkpoint::kMaxTrainerStateBytes;
 // Memory that the copy for checkpoints leaves to what allocates later.
 constexpr std::uint64_t kReservedBytes = std::uint64_t{256} << 20;
-
-// Stages of TrainingPosition.
-constexpr int kEvaluated = 1;        // the evaluation that is due at the step has been made
-constexpr int kMomentsUnused = 2;    // the moments may have other values
-constexpr int kBestModelLoaded = 3;  // the weights are those of the best model
-
-nlohmann::json to_json(const checkpoint::TrainerState& state) {
-  return {
-      {"global_step", state.global_step},
-      {"epoch", state.epoch},
-      {"num_input_tokens_seen", state.num_input_tokens_seen},
-      {"total_flos", state.total_flos},
-      {"examples_consumed", state.examples_consumed},
-      {"train_seconds", state.train_seconds},
-      {"log_history", state.log_history},
-      {"best_metric", state.best_metric ? nlohmann::json(*state.best_metric) : nlohmann::json()},
-      {"best_global_step", state.best_global_step},
-      {"best_model_checkpoint", state.best_model_checkpoint}};
-}
-
-checkpoint::TrainerState trainer_state_from(const nlohmann::json& json) {
-  checkpoint::TrainerState state;
-  json.at("global_step").get_to(state.global_step);
-  json.at("epoch").get_to(state.epoch);
-  json.at("num_input_tokens_seen").get_to(state.num_input_tokens_seen);
-  json.at("total_flos").get_to(state.total_flos);
-  json.at("examples_consumed").get_to(state.examples_consumed);
-  json.at("train_seconds").get_to(state.train_seconds);
-  state.log_history = json.at("log_history");
-  if (!json.at("best_metric").is_null()) state.best_metric = json.at("best_metric").get<double>();
-  json.at("best_global_step").get_to(state.best_global_step);
-  json.at("best_model_checkpoint").get_to(state.best_model_checkpoint);
-  return state;
-}
 
 // resume_from_checkpoint, which is set, must name a checkpoint. Its content is checked later.
 void check_is_checkpoint(const Settings& settings) {
@@ -86,18 +49,6 @@ void require_step(std::int64_t required, std::int64_t found, const std::string& 
                             output_dir,
                             found < 0 ? "no valid checkpoint" : checkpoint::checkpoint_name(found),
                             checkpoint::checkpoint_name(required)));
-}
-
-// Whether the evaluation at the state's step precedes it. It is missing from a checkpoint that was
-// written because the process had to stop.
-bool has_evaluation_of_step(const checkpoint::TrainerState& state) {
-  for (const nlohmann::json& entry : state.log_history) {
-    if (entry.value("step", std::int64_t{0}) != state.global_step) continue;
-    for (const auto& [name, value] : entry.items()) {
-      if (training_report::evaluation_result(name)) return true;
-    }
-  }
-  return false;
 }
 
 std::span<std::byte> bytes_of(std::span<float> values) { return std::as_writable_bytes(values); }
@@ -145,7 +96,7 @@ void TrainingState<Activation>::load_initial_weights(bool log_differences) {
     differences_logged_ = true;
   }
   optimizer_.clear();
-  state_ = {};
+  progress_.clear();
 }
 
 template <typename Activation>
@@ -179,11 +130,10 @@ std::optional<std::filesystem::path> TrainingState<Activation>::find_checkpoint(
 template <typename Activation>
 bool TrainingState<Activation>::load_checkpoint(const RestoreFrom& from) {
   auto path = find_checkpoint(from);
-  std::int64_t found_step = -1;
-  while (path && found_step < 0) {
+  std::optional<checkpoint::TrainerState> found;
+  while (path && !found) {
     try {
-      state_ = checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
-      found_step = state_.global_step;
+      found = checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
     } catch (const Failure& failure) {
       if (failure.code() != ExitCode::kCheckpoint || checkpoint::is_present(*path)) throw;
       // Perhaps the job's previous process, which is being stopped, has replaced it.
@@ -192,9 +142,10 @@ bool TrainingState<Activation>::load_checkpoint(const RestoreFrom& from) {
       path = std::move(next);
     }
   }
-  require_step(from.required_step, found_step, job_.settings.output_dir);
-  if (!path) return false;
-  log_.info("resuming from {} (step {} of {})", path->string(), state_.global_step,
+  require_step(from.required_step, found ? found->global_step : -1, job_.settings.output_dir);
+  if (!found) return false;
+  progress_.resume_from(*std::move(found));
+  log_.info("resuming from {} (step {} of {})", path->string(), progress_.step(),
             job_.schedule.total_steps);
   return true;
 }
@@ -217,84 +168,7 @@ bool TrainingState<Activation>::load_newer_checkpoint(const RestoreFrom& from) {
 
 template <typename Activation>
 elastic::TrainingPosition TrainingState<Activation>::position() const {
-  if (!complete_) return {};
-  if (best_model_loaded_) return {state_.global_step, kBestModelLoaded};
-  if (moments_unused_) return {state_.global_step, kMomentsUnused};
-  const bool evaluated = state_.global_step > 0 && evaluated_step_ == state_.global_step;
-  return {state_.global_step, evaluated ? kEvaluated : 0};
-}
-
-template <typename Activation>
-std::string TrainingState<Activation>::progress() const {
-  // MessagePack keeps the bits of a number, also of one that is not finite.
-  std::string bytes;
-  nlohmann::json::to_msgpack({{"trainer_state", to_json(state_)},
-                              {"loss_sum", loss_sum_},
-                              {"loss_count", loss_count_},
-                              {"last_step", last_report_.step},
-                              {"last_epoch", last_report_.epoch},
-                              {"last_grad_norm", last_report_.grad_norm},
-                              {"last_learning_rate", last_report_.learning_rate},
-                              {"evaluated_step", evaluated_step_},
-                              {"moments_unused", moments_unused_},
-                              {"best_model_loaded", best_model_loaded_},
-                              {"save_step", save_step_},
-                              {"recoveries", counts_.recoveries},
-                              {"steps_lost", counts_.steps_lost}},
-                             bytes);
-  return bytes;
-}
-
-template <typename Activation>
-void TrainingState<Activation>::set_progress(const std::string& text) {
-  try {
-    const nlohmann::json json = nlohmann::json::from_msgpack(text);
-    state_ = trainer_state_from(json.at("trainer_state"));
-    json.at("loss_sum").get_to(loss_sum_);
-    json.at("loss_count").get_to(loss_count_);
-    json.at("last_step").get_to(last_report_.step);
-    json.at("last_epoch").get_to(last_report_.epoch);
-    json.at("last_grad_norm").get_to(last_report_.grad_norm);
-    json.at("last_learning_rate").get_to(last_report_.learning_rate);
-    json.at("evaluated_step").get_to(evaluated_step_);
-    json.at("moments_unused").get_to(moments_unused_);
-    json.at("best_model_loaded").get_to(best_model_loaded_);
-    json.at("save_step").get_to(save_step_);
-    json.at("recoveries").get_to(counts_.recoveries);
-    json.at("steps_lost").get_to(counts_.steps_lost);
-  } catch (const nlohmann::json::exception& error) {
-    throw Failure(ExitCode::kPeerLost,
-                  fmt::format("a worker sent an invalid training state: {}", error.what()));
-  }
-}
-
-template <typename Activation>
-double TrainingState<Activation>::train_seconds() const {
-  if (!training_since_) return state_.train_seconds;
-  return state_.train_seconds + in_seconds(monotonic_now() - *training_since_);
-}
-
-template <typename Activation>
-void TrainingState<Activation>::stop_clock() {
-  state_.train_seconds = train_seconds();
-  training_since_.reset();
-}
-
-template <typename Activation>
-void TrainingState<Activation>::describe_job() {
-  const Settings& s = job_.settings;
-  state_.job_uid = job_.uid;
-  state_.settings = job_.fingerprint;
-  state_.max_steps = job_.schedule.total_steps;
-  // As the Trainer counts them: with max_steps, the epochs that it begins.
-  const std::int64_t per_epoch = job_.schedule.steps_per_epoch;
-  state_.num_train_epochs = s.max_steps > 0 && per_epoch > 0
-                                ? (s.max_steps + per_epoch - 1) / per_epoch
-                                : static_cast<std::int64_t>(std::ceil(s.num_train_epochs));
-  state_.train_batch_size = s.per_device_train_batch_size;
-  state_.logging_steps = job_.schedule.logging_steps;
-  state_.save_steps = job_.schedule.save_steps;
-  state_.eval_steps = job_.schedule.eval_steps;
+  return complete_ ? progress_.position() : elastic::TrainingPosition{};
 }
 
 template <typename Activation>
@@ -304,8 +178,7 @@ Restored TrainingState<Activation>::restore(collectives::Mesh& mesh, const Resto
     restored.from_memory = true;
     restored.bytes = restore_from_memory(mesh, from);
   }
-  describe_job();
-  attempted_step_ = state_.global_step;
+  progress_.begin_epoch();
   complete_ = true;
   faults_.hit("state.restored");
   return restored;
@@ -324,31 +197,21 @@ bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
   }
   if (loaded) {
     complete_ = false;  // until the others have it too and the weights are packed
-    count_lost_steps(from);
-    evaluated_step_ = has_evaluation_of_step(state_) ? state_.global_step : 0;
-    moments_unused_ = best_model_loaded_ = false;
-    loss_sum_ = 0;
-    loss_count_ = 0;
-    save_step_ = 0;
+    if (from.after_loss) progress_.count_lost_steps();
   }
   const std::string text = collectives::broadcast_string(
-      mesh, 0, loaded ? progress() : std::string(), kMaxStateBytes, collective_deadline());
+      mesh, 0, loaded ? progress_.encode() : std::string(), kMaxStateBytes, collective_deadline());
   if (text.empty() && has_memory) return false;
   complete_ = false;
   if (text.empty()) {
     load_initial_weights(is_rank0);
-    loss_sum_ = 0;
-    loss_count_ = 0;
-    evaluated_step_ = 0;
-    moments_unused_ = best_model_loaded_ = false;
-    save_step_ = 0;
     last_checkpoint_step_ = -1;
   } else {
-    if (!is_rank0) set_progress(text);
+    if (!is_rank0) progress_.decode(text);
     broadcast_values(mesh, model_.parameters());
     broadcast_values(mesh, optimizer_.exp_avg());
     broadcast_values(mesh, optimizer_.exp_avg_sq());
-    last_checkpoint_step_ = state_.global_step;
+    last_checkpoint_step_ = progress_.step();
   }
   model_.pack_weights();
   return true;
@@ -367,17 +230,14 @@ std::int64_t TrainingState<Activation>::restore_from_memory(collectives::Mesh& m
   TW_CHECK(receives || position() == agreement.position,
            "rank {} has step {}, the agreement is step {}", mesh.rank(), position().step,
            agreement.position.step);
-  if (!receives && from.after_loss) {
-    ++counts_.recoveries;
-    count_lost_steps(from);
-  }
+  if (!receives && from.after_loss) progress_.count_recovery();
   if (agreement.receivers.empty()) return 0;
   // A loss during the transfer leaves the receivers without a state.
   if (receives) complete_ = false;
-  const std::string text = collectives::broadcast_string(mesh, agreement.senders.front(),
-                                                         receives ? std::string() : progress(),
-                                                         kMaxStateBytes, collective_deadline());
-  if (receives) set_progress(text);
+  const std::string text = collectives::broadcast_string(
+      mesh, agreement.senders.front(), receives ? std::string() : progress_.encode(),
+      kMaxStateBytes, collective_deadline());
+  if (receives) progress_.decode(text);
   std::int64_t bytes = 0;
   for (const std::span<float> values :
        {model_.parameters(), optimizer_.exp_avg(), optimizer_.exp_avg_sq()}) {
@@ -393,19 +253,12 @@ std::int64_t TrainingState<Activation>::restore_from_memory(collectives::Mesh& m
 }
 
 template <typename Activation>
-void TrainingState<Activation>::count_lost_steps(const RestoreFrom& from) {
-  if (!from.after_loss) return;
-  counts_.steps_lost += std::max<std::int64_t>(0, attempted_step_ - state_.global_step);
-  attempted_step_ = state_.global_step;  // if this epoch is broken too, they are not counted again
-}
-
-template <typename Activation>
 SavedState TrainingState<Activation>::save() const {
   const auto copy = [](std::span<const float> values) {
     return std::vector<float>(values.begin(), values.end());
   };
   return {copy(model_.parameters()), copy(optimizer_.exp_avg()), copy(optimizer_.exp_avg_sq()),
-          progress()};
+          progress_.encode()};
 }
 
 template <typename Activation>
@@ -413,83 +266,19 @@ void TrainingState<Activation>::load(const SavedState& saved) {
   std::ranges::copy(saved.parameters, model_.parameters().begin());
   std::ranges::copy(saved.exp_avg, optimizer_.exp_avg().begin());
   std::ranges::copy(saved.exp_avg_sq, optimizer_.exp_avg_sq().begin());
-  set_progress(saved.progress);
+  progress_.decode(saved.progress);
   model_.pack_weights();
   complete_ = true;
-}
-
-template <typename Activation>
-void TrainingState<Activation>::add(const StepReport& report) {
-  state_.global_step = report.step;
-  state_.examples_consumed += report.examples;
-  state_.num_input_tokens_seen += report.tokens;
-  state_.total_flos += report.flops;
-  state_.epoch = report.epoch;
-  attempted_step_ = report.step;
-  last_report_ = report;
-  loss_sum_ += report.loss;
-  loss_count_ += 1;
-  const Settings& s = job_.settings;
-  const bool due =
-      job_.schedule.is_due(s.logging_strategy, job_.schedule.logging_steps, report.step) ||
-      report.step == report.total_steps || (report.step == 1 && s.logging_first_step);
-  if (checkpoint_due()) save_step_ = report.step;
-  if (due || checkpoint_due()) append_to_log_history();
-}
-
-template <typename Activation>
-void TrainingState<Activation>::add_evaluation(const EvaluationResult& evaluation) {
-  const nlohmann::json entry = evaluation_entry(evaluation, state_);
-  state_.log_history.push_back(entry);
-  evaluated_step_ = state_.global_step;
-  const std::string& metric = job_.settings.metric_for_best_model;
-  if (metric.empty()) return;
-  if (!entry.contains(metric)) {
-    std::string names;
-    for (const auto& [name, unused] : entry.items()) {
-      if (!name.starts_with(training_report::kEvaluationPrefix)) continue;
-      names += (names.empty() ? "" : ", ") + name;
-    }
-    throw Failure(
-        ExitCode::kUsage,
-        fmt::format("--metric_for_best_model: found {}, expected one of {}", metric, names));
-  }
-  const double value = entry.at(metric).template get<double>();
-  // A metric that is not a number is never the best.
-  const double best = state_.best_metric.value_or(job_.settings.greater_is_better
-                                                      ? -std::numeric_limits<double>::infinity()
-                                                      : std::numeric_limits<double>::infinity());
-  if (job_.settings.greater_is_better ? value > best : value < best) {
-    state_.best_metric = value;
-    state_.best_global_step = state_.global_step;
-    const bool written = checkpoint_due() || best_checkpoint_due();
-    state_.best_model_checkpoint = written ? (std::filesystem::path(job_.settings.output_dir) /
-                                              checkpoint::checkpoint_name(state_.global_step))
-                                                 .string()
-                                           : "";
-  }
-}
-
-template <typename Activation>
-bool TrainingState<Activation>::best_checkpoint_due() const {
-  return job_.settings.needs_best_model() && state_.global_step > 0 &&
-         state_.best_global_step == state_.global_step;
-}
-
-template <typename Activation>
-bool TrainingState<Activation>::evaluation_pending() const {
-  const Settings& s = job_.settings;
-  return state_.global_step > 0 && evaluated_step_ != state_.global_step &&
-         job_.schedule.is_due(s.eval_strategy, job_.schedule.eval_steps, state_.global_step);
 }
 
 // nullopt: it was not written, for example because the storage was full, or was removed.
 template <typename Activation>
 std::optional<std::filesystem::path> TrainingState<Activation>::best_checkpoint() const {
+  const checkpoint::TrainerState& state = progress_.trainer_state();
   const std::filesystem::path own = std::filesystem::path(job_.settings.output_dir) /
-                                    checkpoint::checkpoint_name(state_.best_global_step);
+                                    checkpoint::checkpoint_name(state.best_global_step);
   for (const std::filesystem::path& path :
-       {own, std::filesystem::path(state_.best_model_checkpoint)}) {
+       {own, std::filesystem::path(state.best_model_checkpoint)}) {
     std::error_code error;
     if (std::filesystem::exists(path, error)) return path;
     if (error) {
@@ -502,10 +291,10 @@ std::optional<std::filesystem::path> TrainingState<Activation>::best_checkpoint(
 
 template <typename Activation>
 std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh) {
-  const std::int64_t step = state_.best_global_step;
+  const std::int64_t step = progress_.trainer_state().best_global_step;
   // The last weights are the best, or no evaluation had a number for the metric.
-  if (step == state_.global_step || step == 0) return state_.global_step;
-  if (best_model_loaded_) return step;
+  if (step == progress_.step() || step == 0) return progress_.step();
+  if (progress_.best_model_loaded()) return step;
   std::optional<std::filesystem::path> path;
   if (mesh.rank() == 0) {
     finish_checkpoint(kCheckpointTimeout);  // that of the last step, perhaps of the best model
@@ -529,13 +318,13 @@ std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh)
   }
   const std::string found = collectives::broadcast_string(mesh, 0, path ? path->string() : "",
                                                           PATH_MAX, collective_deadline());
-  if (found.empty()) return state_.global_step;
-  // From here on no step and no checkpoint needs the moments.
-  moments_unused_ = true;
+  if (found.empty()) return progress_.step();
+  progress_.begin_best_model();
   if (mesh.rank() == 0) {
     checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
     model_.pack_weights();
-    best_model_loaded_ = true;  // before a peer can be lost: the others still have other weights
+    progress_
+        .set_best_model_loaded();  // before a peer can be lost: the others still have other weights
     faults_.hit("best_model.loaded");
   }
   // The weights stay complete until all have arrived.
@@ -544,30 +333,8 @@ std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh)
   if (mesh.rank() == 0) return step;
   std::ranges::copy(received, model_.parameters().begin());
   model_.pack_weights();
-  best_model_loaded_ = true;
+  progress_.set_best_model_loaded();
   return step;
-}
-
-template <typename Activation>
-void TrainingState<Activation>::append_to_log_history() {
-  if (loss_count_ == 0) return;
-  state_.log_history.push_back({{"epoch", last_report_.epoch},
-                                {"grad_norm", last_report_.grad_norm},
-                                {"learning_rate", last_report_.learning_rate},
-                                {"loss", loss_sum_ / static_cast<double>(loss_count_)},
-                                {"step", last_report_.step}});
-  loss_sum_ = 0;
-  loss_count_ = 0;
-}
-
-template <typename Activation>
-bool TrainingState<Activation>::checkpoint_due() const {
-  const Settings& s = job_.settings;
-  const std::int64_t step = state_.global_step;
-  // The Trainer saves after the last step, too.
-  const bool last = s.save_strategy == "steps" && step == job_.schedule.total_steps;
-  return step > 0 &&
-         (last || job_.schedule.is_due(s.save_strategy, job_.schedule.save_steps, step));
 }
 
 template <typename Activation>
@@ -602,20 +369,12 @@ bool TrainingState<Activation>::release_empty_output() noexcept {
 template <typename Activation>
 bool TrainingState<Activation>::save_due(MonotonicTime now) const {
   const std::int64_t newest = newest_checkpoint_step();
-  if (!can_save() || state_.global_step <= newest) return false;
+  if (!can_save() || progress_.step() <= newest) return false;
   // The worker that began it was lost, or not the writer any more.
-  const bool missed = save_step_ > std::max(newest, attempted_save_step_) &&
-                      state_.global_step < job_.schedule.total_steps;
-  return checkpoint_due() || best_checkpoint_due() || missed ||
+  const bool missed = progress_.save_step() > std::max(newest, attempted_save_step_) &&
+                      progress_.step() < job_.schedule.total_steps;
+  return progress_.checkpoint_due() || progress_.best_checkpoint_due() || missed ||
          (retry_.due(now) && !writer_.step());
-}
-
-template <typename Activation>
-bool TrainingState<Activation>::checkpoint_follows() const {
-  const Settings& s = job_.settings;
-  if (s.needs_best_model()) return true;
-  return job_.schedule.is_due_before_end(s.save_strategy, job_.schedule.save_steps,
-                                         std::max<std::int64_t>(state_.global_step, 1));
 }
 
 template <typename Activation>
@@ -625,7 +384,7 @@ std::uint64_t TrainingState<Activation>::reserve_checkpoint_copy() {
   if (copy_considered_) return writer_.has_copy() ? bytes : 0;
   if (!output_) return 0;
   copy_considered_ = true;
-  if (!checkpoint_follows()) return 0;
+  if (!progress_.checkpoint_follows()) return 0;
   // After a step, so that this process and others on this machine hold the memory they need.
   const std::uint64_t available = runtime::available_memory();
   if (bytes + kReservedBytes > available) {
@@ -646,7 +405,7 @@ std::uint64_t TrainingState<Activation>::reserve_checkpoint_copy() {
 
 template <typename Activation>
 void TrainingState<Activation>::start_checkpoint(std::uint64_t membership_epoch) {
-  const std::int64_t step = state_.global_step;
+  const std::int64_t step = progress_.step();
   attempted_save_step_ = step;
   try {
     CheckpointRequest request = make_request(membership_epoch);
@@ -687,8 +446,8 @@ void TrainingState<Activation>::finish_checkpoint(Duration timeout) noexcept {
 
 template <typename Activation>
 void TrainingState<Activation>::finish_checkpoint_of_epoch() noexcept {
-  const bool is_best =
-      job_.settings.needs_best_model() && writer_.step() == state_.best_global_step;
+  const bool is_best = job_.settings.needs_best_model() &&
+                       writer_.step() == progress_.trainer_state().best_global_step;
   finish_checkpoint(is_best ? Duration(kCheckpointTimeout) : kEpochCheckpointTimeout);
   if (const auto step = writer_.step()) {
     log_.warn("the checkpoint of step {} is still being written; it will be written again", *step);
@@ -708,13 +467,9 @@ CheckpointRequest TrainingState<Activation>::make_request(std::uint64_t membersh
     handle(*outcome);
   }
   faults_.hit("checkpoint.begin");
-  // A checkpoint holds the log history, but not the sum of losses since its last entry.
-  append_to_log_history();
-  state_.membership_epoch = static_cast<std::int64_t>(membership_epoch);
   const Settings& s = job_.settings;
   checkpoint::CheckpointContent content;
-  content.state = state_;
-  content.state.train_seconds = train_seconds();
+  content.state = progress_.checkpoint_state(membership_epoch);
   if (writer_.has_copy()) {
     const nn::Optimizer<Activation>& optimizer = optimizer_;
     const checkpoint::StateCopy& copy = writer_.copy(
@@ -726,11 +481,13 @@ CheckpointRequest TrainingState<Activation>::make_request(std::uint64_t membersh
   content.extra_files = job_.tokenizer_files;
   content.extra_files[model_files::kConfig] = checkpoint::model_config_json(
       job_.model.json, job_.model.labels, job_.model.encoder, s.task_name);
+  const checkpoint::TrainerState& state = progress_.trainer_state();
+  const std::int64_t best_step = state.best_metric ? state.best_global_step : 0;
   return {.output = output(),
           .content = std::move(content),
           .keep = static_cast<int>(
               std::min<std::int64_t>(s.save_total_limit, std::numeric_limits<int>::max())),
-          .best_step = state_.best_metric ? state_.best_global_step : 0,
+          .best_step = best_step,
           .faults = faults_,
           .begin = begin};
 }

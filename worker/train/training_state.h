@@ -1,6 +1,6 @@
-// The state of a training: the model's weights, AdamW's moments and the trainer state. It stays in
-// memory over membership epochs. A worker without it gets it from the others, or, if no worker has
-// it, from a checkpoint or the starting weights. It is written to checkpoints and the final model.
+// The state of a training: the model's weights, AdamW's moments and the progress. It stays in memory
+// over membership epochs. A worker without it gets it from the others, or, if no worker has it, from
+// a checkpoint or the starting weights. It is written to checkpoints and the final model.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,9 @@
 #include "worker/nn/optimizer.h"
 #include "worker/train/checkpoint_retry.h"
 #include "worker/train/checkpoint_writer.h"
-#include "worker/train/evaluator.h"
 #include "worker/train/faults.h"
 #include "worker/train/job.h"
-#include "worker/train/progress.h"
+#include "worker/train/training_progress.h"
 
 namespace tilewright::train {
 
@@ -45,16 +44,10 @@ struct Restored {
   std::int64_t bytes = 0;  // sent by others to each worker that had no state
 };
 
-// Figures of the whole training, kept by all workers.
-struct RecoveryCounts {
-  std::int64_t recoveries = 0;  // losses after which the training continued from memory
-  std::int64_t steps_lost = 0;  // computed again after a loss
-};
-
 // A state outside of the buffers of model and optimizer.
 struct SavedState {
   std::vector<float> parameters, exp_avg, exp_avg_sq;
-  std::string progress;
+  std::string progress;  // TrainingProgress::encode()
 };
 
 template <typename Activation>
@@ -63,7 +56,13 @@ class TrainingState {
   // The references outlive the object.
   TrainingState(const Job& job, nn::Model<Activation>& model, nn::Optimizer<Activation>& optimizer,
                 const kernels::ParameterOps& ops, Faults& faults, Logger& log)
-      : job_(job), model_(model), optimizer_(optimizer), ops_(ops), faults_(faults), log_(log) {}
+      : job_(job),
+        model_(model),
+        optimizer_(optimizer),
+        ops_(ops),
+        faults_(faults),
+        log_(log),
+        progress_(job) {}
   // Waits for a checkpoint that is being written.
   ~TrainingState() { finish_checkpoint(kCheckpointTimeout); }
   TrainingState(const TrainingState&) = delete;
@@ -72,10 +71,10 @@ class TrainingState {
   // The position of the state in memory. Between steps it is complete; while it is received it
   // counts as none.
   elastic::TrainingPosition position() const;
-  // Whether a checkpoint can be written: weights and moments are those of step(), and load_best_model()
-  // has not begun to replace them.
-  bool can_save() const { return complete_ && !moments_unused_; }
-  // The weights are not those of step() any more: the state is not complete until restore().
+  // Whether a checkpoint can be written: weights and moments are those of the last step, and
+  // load_best_model() has not begun to replace them.
+  bool can_save() const { return complete_ && !progress_.moments_unused(); }
+  // The weights are not those of the last step any more: the state is not complete until restore().
   void invalidate() { complete_ = false; }
   // Brings all workers to the same state. With a state in memory (`from.agreement`) those that have
   // the most advanced one send it to the others. Otherwise rank 0 reads its newest valid checkpoint
@@ -109,22 +108,10 @@ class TrainingState {
   // Whether a checkpoint is being written and this process still has the right to write it.
   bool keeps_output() const;
 
-  // The next step begins: if the membership epoch breaks before add(), the step is lost.
-  void begin_step() { attempted_step_ = state_.global_step + 1; }
-  // Adds a completed step to the counters and to the log history.
-  void add(const StepReport& report);
-  // Whether eval_strategy asks for an evaluation at the current step that has not been made.
-  bool evaluation_pending() const;
-  // Adds an evaluation at the current step to the log history, and keeps it as the best if
-  // metric_for_best_model says so. Throws Failure(kUsage) if the evaluation lacks that metric.
-  void add_evaluation(const EvaluationResult& evaluation);
   // With load_best_model_at_end: brings the weights of the best evaluation to all workers. Returns
   // its step. If its checkpoint is missing, warns and leaves the weights of the last step,
   // as Hugging Face's Trainer does. Collective.
   std::int64_t load_best_model(collectives::Mesh& mesh);
-  // Whether save_strategy asks for a checkpoint at the current step; the same on all workers, apart
-  // from that of a new best evaluation.
-  bool checkpoint_due() const;
   // Rank 0 only: whether a checkpoint is to be written at the current step, as save_strategy asks,
   // because a failed one is to be tried again, or because an earlier rank 0 has not completed one.
   bool save_due(MonotonicTime now) const;
@@ -149,30 +136,22 @@ class TrainingState {
   void finish_checkpoint_of_epoch() noexcept;
   // Whether the checkpoint of the current step must be written before the next step, because
   // workers that continue without rank 0 could not write it any more: that of the best model.
-  bool must_save_now() const { return best_checkpoint_due(); }
+  bool must_save_now() const { return progress_.best_checkpoint_due(); }
   // Rank 0 only: writes the model in Hugging Face's layout together with the files of `results`
   // (name -> content). Returns the SHA-256 of model.safetensors.
   std::string write_model(const std::map<std::string, std::string>& results);
 
-  const checkpoint::TrainerState& trainer_state() const { return state_; }
-  std::int64_t step() const { return state_.global_step; }  // completed steps
+  TrainingProgress& progress() { return progress_; }
+  const TrainingProgress& progress() const { return progress_; }
   // The step of the newest checkpoint that this process has written, resumed from or heard of when
   // the membership epoch began; -1: none. Never one that is not committed.
   std::int64_t last_checkpoint_step() const { return last_checkpoint_step_; }
-  const RecoveryCounts& recovery_counts() const { return counts_; }
-  // The time in which the steps were trained, also by earlier processes of the job.
-  double train_seconds() const;
-  void start_clock() { training_since_ = monotonic_now(); }
-  void stop_clock();
   std::int64_t failed_checkpoints() const { return retry_.failures(); }
   // How long checkpoints have waited for the ones before.
   double checkpoint_wait_seconds() const { return in_seconds(checkpoint_wait_); }
 
  private:
-  // At a new best evaluation, if the training needs its weights later.
-  bool best_checkpoint_due() const;
   std::optional<std::filesystem::path> best_checkpoint() const;
-  bool checkpoint_follows() const;
   // The newest step whose checkpoint is written or being written.
   std::int64_t newest_checkpoint_step() const {
     return std::max(last_checkpoint_step_, writer_.step().value_or(-1));
@@ -181,7 +160,6 @@ class TrainingState {
   CheckpointRequest make_request(std::uint64_t membership_epoch);
   void handle(const CheckpointOutcome& outcome);
   void handle_failure(std::int64_t step, const Failure& failure);
-  void append_to_log_history();
   const checkpoint::OutputWriter& output();
   void load_initial_weights(bool log_differences);
   void log_weight_differences();
@@ -194,12 +172,6 @@ class TrainingState {
   // False: rank 0 has found no checkpoint to read, and there is a state in memory. Collective.
   bool restore_from_storage(collectives::Mesh& mesh, const RestoreFrom& from);
   std::int64_t restore_from_memory(collectives::Mesh& mesh, const RestoreFrom& from);
-  // All of the state but weights and moments, as bytes.
-  std::string progress() const;
-  // Throws Failure(kPeerLost) if the bytes are not a progress.
-  void set_progress(const std::string& text);
-  void count_lost_steps(const RestoreFrom& from);
-  void describe_job();
   checkpoint::TrainingTensors tensors() const;
 
   const Job& job_;
@@ -212,25 +184,13 @@ class TrainingState {
   std::function<checkpoint::OutputWriter()> take_output_;  // of set_output_later()
   CheckpointRetry retry_;
   CheckpointWriter writer_;
-  bool copy_considered_ = false;  // reserve_checkpoint_copy() has decided
-  // The last steps at which save_strategy asked for a checkpoint, and at which this process began
-  // one. The first is the same on all workers.
-  std::int64_t save_step_ = 0;
-  std::int64_t attempted_save_step_ = 0;
+  bool copy_considered_ = false;          // reserve_checkpoint_copy() has decided
+  std::int64_t attempted_save_step_ = 0;  // the last at which this process began a checkpoint
   Duration checkpoint_wait_{};
   bool differences_logged_ = false;
-  checkpoint::TrainerState state_;
-  StepReport last_report_;
-  double loss_sum_ = 0;  // since the last entry of the log history
-  std::int64_t loss_count_ = 0;
+  TrainingProgress progress_;
   std::int64_t last_checkpoint_step_ = -1;
-  bool complete_ = false;            // weights, moments and trainer state belong together
-  std::int64_t attempted_step_ = 0;  // completed or begun
-  std::int64_t evaluated_step_ = 0;  // of the last evaluation; 0: none
-  bool moments_unused_ = false;      // the moments may have other values
-  bool best_model_loaded_ = false;   // the weights are those of the best model
-  RecoveryCounts counts_;
-  std::optional<MonotonicTime> training_since_;  // set between start_clock() and stop_clock()
+  bool complete_ = false;  // weights, moments and progress belong together
 };
 
 }  // namespace tilewright::train

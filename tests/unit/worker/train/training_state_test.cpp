@@ -95,7 +95,8 @@ class TrainingStateTest : public ::testing::Test {
     state_.set_output(checkpoint::acquire_output_dir(output_, {"uid-1", epoch}));
   }
   void train_to(std::int64_t step) {
-    while (state_.step() < step) state_.add({.step = state_.step() + 1, .total_steps = 100});
+    TrainingProgress& progress = state_.progress();
+    while (progress.step() < step) progress.add({.step = progress.step() + 1, .total_steps = 100});
   }
   std::vector<float> parameters() const {
     const auto values = model_.parameters();
@@ -183,27 +184,9 @@ TEST_F(TrainingStateTest, RefusesToFallBehindTheJobsLastCheckpoint) {
                  ExitCode::kCheckpointMissing,
                  HasSubstr("found checkpoint-4, expected checkpoint-8"));
   restore({.resume = true, .required_step = 4});
-  EXPECT_EQ(state_.step(), 4);
+  EXPECT_EQ(state_.progress().step(), 4);
   restore({.resume = true, .required_step = 2});
-  EXPECT_EQ(state_.step(), 4) << "a later one than the coordinator knows";
-}
-
-TEST_F(TrainingStateTest, NamesTheStepsOfItsSchedule) {
-  job_.settings.save_steps = 0.04;
-  restore();
-  EXPECT_EQ(state_.trainer_state().save_steps, 4);
-  EXPECT_EQ(state_.trainer_state().logging_steps, 100);
-}
-
-TEST_F(TrainingStateTest, CountsEpochsAsTheTrainer) {
-  job_.schedule.steps_per_epoch = 5;
-  job_.settings.max_steps = 17;
-  restore();
-  EXPECT_EQ(state_.trainer_state().num_train_epochs, 4);
-  job_.settings.max_steps = -1;
-  job_.settings.num_train_epochs = 3.0005;
-  restore();
-  EXPECT_EQ(state_.trainer_state().num_train_epochs, 4);
+  EXPECT_EQ(state_.progress().step(), 4) << "a later one than the coordinator knows";
 }
 
 TEST_F(TrainingStateTest, GoesOnWithoutACheckpointThatCannotBeWritten) {
@@ -216,7 +199,7 @@ TEST_F(TrainingStateTest, GoesOnWithoutACheckpointThatCannotBeWritten) {
   state_.save_checkpoint(1);
   EXPECT_EQ(state_.failed_checkpoints(), 1);
   EXPECT_EQ(state_.last_checkpoint_step(), -1);
-  EXPECT_EQ(state_.step(), 4);
+  EXPECT_EQ(state_.progress().step(), 4);
 
   fs::rename(away, output_);
   train_to(5);
@@ -226,7 +209,7 @@ TEST_F(TrainingStateTest, GoesOnWithoutACheckpointThatCannotBeWritten) {
   EXPECT_EQ(state_.failed_checkpoints(), 1);
   EXPECT_EQ(state_.last_checkpoint_step(), 5);
   EXPECT_FALSE(state_.save_due(monotonic_now() + CheckpointRetry::kDelay));
-  EXPECT_EQ(state_.trainer_state().log_history.size(), 2u)
+  EXPECT_EQ(state_.progress().trainer_state().log_history.size(), 2u)
       << "the losses since the last entry, in both checkpoints";
 }
 
@@ -306,7 +289,7 @@ TEST_F(BackgroundCheckpointTest, HoldsTheStateOfItsStepAndCountsOnlyWhenItIsComm
   EXPECT_THAT(log_text_.str(), HasSubstr("wrote " + (output_ / "checkpoint-4").string() + " in "));
   expect_state(6);
   restore({.resume = true, .required_step = 4});
-  EXPECT_EQ(state_.step(), 4);
+  EXPECT_EQ(state_.progress().step(), 4);
   expect_state(4);
 }
 
@@ -410,7 +393,8 @@ TEST_F(TrainingStateTest, ReservesNoCopyIfNoCheckpointFollows) {
     state.restore(*collectives::Mesh::single_rank(), {});
     state.set_output(
         checkpoint::acquire_output_dir(output_, {"uid-1", static_cast<std::uint64_t>(step)}));
-    while (state.step() < step) state.add({.step = state.step() + 1, .total_steps = 8});
+    while (state.progress().step() < step)
+      state.progress().add({.step = state.progress().step() + 1, .total_steps = 8});
     EXPECT_EQ(state.reserve_checkpoint_copy() > 0, step == 4) << step;
   }
 }
@@ -446,11 +430,11 @@ class BestModelTest : public TrainingStateTest {
   void evaluate_at(std::int64_t step, double accuracy, double loss = 1) {
     train_to(step);
     std::ranges::fill(model_.parameters(), static_cast<float>(accuracy));
-    state_.add_evaluation({.metrics = {{"accuracy", accuracy}},
-                           .loss = loss,
-                           .seconds = 2,
-                           .examples = 10,
-                           .steps = 5});
+    state_.progress().add_evaluation({.metrics = {{"accuracy", accuracy}},
+                                      .loss = loss,
+                                      .seconds = 2,
+                                      .examples = 10,
+                                      .steps = 5});
     if (state_.save_due(monotonic_now())) state_.save_checkpoint(1);
   }
   std::vector<std::string> checkpoints() const {
@@ -470,9 +454,10 @@ TEST_F(BestModelTest, IsKeptAndLoadedAtTheEnd) {
   evaluate_at(6, 0.75);  // not better
   evaluate_at(8, 0.25);
   EXPECT_THAT(checkpoints(), ElementsAre("checkpoint-8", "checkpoint-4"));
-  EXPECT_EQ(state_.trainer_state().best_metric, 0.75);
-  EXPECT_EQ(state_.trainer_state().best_global_step, 4);
-  EXPECT_EQ(state_.trainer_state().best_model_checkpoint, (output_ / "checkpoint-4").string());
+  EXPECT_EQ(state_.progress().trainer_state().best_metric, 0.75);
+  EXPECT_EQ(state_.progress().trainer_state().best_global_step, 4);
+  EXPECT_EQ(state_.progress().trainer_state().best_model_checkpoint,
+            (output_ / "checkpoint-4").string());
   EXPECT_EQ(load_best(), 4);
   EXPECT_THAT(parameters(), Each(0.75f));
 }
@@ -484,8 +469,8 @@ TEST_F(BestModelTest, SurvivesARestart) {
   std::ranges::fill(model_.parameters(), 0.0f);
   fresh.restore(*collectives::Mesh::single_rank(), {.resume = true, .required_step = 4});
   EXPECT_THAT(parameters(), Each(0.5f));
-  EXPECT_EQ(fresh.trainer_state().best_global_step, 2);
-  EXPECT_EQ(fresh.trainer_state().best_metric, 0.75);
+  EXPECT_EQ(fresh.progress().trainer_state().best_global_step, 2);
+  EXPECT_EQ(fresh.progress().trainer_state().best_metric, 0.75);
   EXPECT_EQ(fresh.load_best_model(*collectives::Mesh::single_rank()), 2);
   EXPECT_THAT(parameters(), Each(0.75f));
 }
@@ -521,7 +506,7 @@ TEST_F(BestModelTest, IsTheLastWithAWarningIfItsCheckpointIsDamaged) {
 
 TEST_F(BestModelTest, IsNeverOneWithoutANumber) {
   evaluate_at(2, std::numeric_limits<double>::quiet_NaN());
-  EXPECT_EQ(state_.trainer_state().best_metric, std::nullopt);
+  EXPECT_EQ(state_.progress().trainer_state().best_metric, std::nullopt);
   EXPECT_EQ(load_best(), 2);
 }
 
@@ -548,7 +533,7 @@ TEST_F(BestModelTest, WithSaveStrategyBestOnlyNewBestsAreSaved) {
 TEST_F(BestModelTest, EvaluationsAreInTheLogHistory) {
   job_.schedule.logging_steps = 2;
   evaluate_at(2, 0.5, 0.9);
-  const nlohmann::json history = state_.trainer_state().log_history;
+  const nlohmann::json history = state_.progress().trainer_state().log_history;
   ASSERT_EQ(history.size(), 2u);
   EXPECT_TRUE(history[0].contains("loss"));
   const nlohmann::json expected = {{"epoch", 0.0},
