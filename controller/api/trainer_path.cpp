@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "common/base/check.h"
+#include "common/base/files.h"
 #include "common/base/printable.h"
+#include "common/base/strings.h"
 #include "common/contract/pod_paths.h"
 
 namespace tilewright::api {
@@ -40,7 +42,8 @@ std::string local_path(const TrainJob& job, const std::filesystem::path& manifes
   for (const Volume& volume : job.spec.volumes) {
     if (volume.name != path.volume) continue;
     TW_CHECK(volume.local.has_value(), "volume {} has no local directory", volume.name);
-    const auto directory = std::filesystem::absolute(manifest_directory) / *volume.local;
+    const auto directory = std::filesystem::absolute(manifest_directory) /
+                           expand_home(*volume.local, environment_variable);
     return (path.relative.empty() ? directory : directory / path.relative)
         .lexically_normal()
         .string();

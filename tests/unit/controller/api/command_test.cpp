@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "common/contract/training_flags.h"
+#include "tests/support/scoped_variable.h"
 #include "tests/unit/controller/api/manifest.h"
 
 namespace tilewright::api {
@@ -123,6 +124,11 @@ TEST(TrainerPath, ResolvesToTheLocalDirectoryOfTheVolume) {
   TrainJob absolute = job;
   absolute.spec.volumes[1].local = "/srv/data";
   EXPECT_EQ(local_path(absolute, "/home/me", {"data", "x"}), "/srv/data/x");
+  const tilewright::testing::ScopedVariable home("HOME", "/home/you");
+  absolute.spec.volumes[1].local = "~/data";
+  EXPECT_EQ(local_path(absolute, "/home/me", {"data", "x"}), "/home/you/data/x");
+  absolute.spec.volumes[1].local = "~data";
+  EXPECT_EQ(local_path(absolute, "/home/me", {"data", "x"}), "/home/me/~data/x");
 }
 
 TEST(TrainerPath, SplitsAtTheFirstColon) {
