@@ -66,6 +66,14 @@ std::optional<FieldProblem> check_exists(const api::TrainJob& job, const fs::pat
       fmt::format("{} is {} on this machine, which does not exist", text, folder.string())};
 }
 
+// The processes that the worker starts on its CPUs: its agent plans `auto` in the same way.
+int processes_of(const api::ProcessCount& count, host::Host host,
+                 const std::vector<int>& worker_cpus) {
+  if (!count.automatic) return static_cast<int>(count.number);
+  host.allowed = worker_cpus;
+  return static_cast<int>(host::plan_cpus(host, std::nullopt).processes.size());
+}
+
 }  // namespace
 
 ChildCommand command_for(const api::TrainJob& job, const policy::WorkerCreation& creation,
@@ -96,7 +104,7 @@ ChildCommand command_for(const api::TrainJob& job, const policy::WorkerCreation&
   if (plan.processes.size() > 1 && own.thread_cpus.empty() &&
       !job.spec.trainer.flags.contains("threads")) {
     // The worker sees the CPUs and the quota of all workers, not its share.
-    const auto processes = static_cast<int>(job.spec.nproc_per_node.value().number);
+    const int processes = processes_of(job.spec.nproc_per_node.value(), config.host, own.cpus);
     command.arguments.push_back(fmt::format("--threads={}", std::max(1, own.threads / processes)));
   }
   return command;

@@ -90,6 +90,24 @@ TEST(Launch, DividesAQuotaAmongTheWorkers) {
   EXPECT_THAT(arguments(), Not(Contains(HasSubstr("--threads")))) << "the worker reads the quota";
 }
 
+TEST(Launch, DividesAQuotaAmongTheProcessesOfANumaNodeEach) {
+  api::TrainJob job = make_job();
+  job.spec.nproc_per_node->automatic = true;
+  LaunchConfig config;
+  // Four NUMA nodes of two cores, of which each worker has two nodes.
+  for (int cpu = 0; cpu < 8; ++cpu) {
+    config.host.topology.cpus.push_back({.id = cpu, .core = cpu, .package = 0, .node = cpu / 2});
+    config.host.allowed.push_back(cpu);
+  }
+  config.host.topology.memory_nodes = {0, 1, 2, 3};
+  config.host.quota = 4;
+  config.manifest_folder = "/manifests";
+  // Two threads of each worker for two processes.
+  EXPECT_THAT(command_for(job, {"mrpc-worker-1", 1}, config).arguments, Contains("--threads=1"));
+  job.spec.nproc_per_node = 1;
+  EXPECT_THAT(command_for(job, {"mrpc-worker-1", 1}, config).arguments, Contains("--threads=2"));
+}
+
 // `tilewright convert` writes such variables.
 TEST(Launch, ReplacesTheDirectoryOfAVolumeInVariables) {
   api::TrainJob job = make_job();
