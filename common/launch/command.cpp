@@ -12,6 +12,7 @@
 #include "common/contract/training_checks.h"
 #include "common/contract/training_flags.h"
 #include "common/launch/shell.h"
+#include "common/launch/unknown_value.h"
 
 namespace tilewright::launch {
 namespace {
@@ -80,7 +81,8 @@ void set_script(Command& command, std::vector<std::string> words, std::string_vi
   command.script = words.front();
   const std::string_view name = basename(command.script);
   if (name != kQuestionAnswering && name != kClassification) {
-    refuse(fmt::format("{} as the script of {}", quoted_excerpt(command.script), program),
+    refuse(fmt::format("{} as the script of {}", quoted_excerpt(with_references(command.script)),
+                       program),
            "run_qa.py or run_glue.py, which run natively; Tilewright runs no Python");
   }
   command.question_answering = name == kQuestionAnswering;
@@ -92,7 +94,7 @@ void set_script(Command& command, std::vector<std::string> words, std::string_vi
 void set_torchrun(Command& command, std::vector<std::string> words, std::string_view program,
                   const GetVariable& environment) {
   command.torchrun_flags = words;
-  command.torchrun = take_torchrun_options(words, environment).or_throw();
+  command.torchrun = take_torchrun_options(words, environment, {}, true).or_throw();
   command.torchrun_flags.resize(command.torchrun_flags.size() - words.size());
   if (command.torchrun->module || command.torchrun->no_python) {
     refuse(fmt::format("{} of {}", command.torchrun->module ? "--module" : "--no-python", program),
@@ -155,7 +157,7 @@ std::string with_dates(std::string_view text) {
 bool has_date(std::string_view text) { return text.find(kDateBegin) != std::string_view::npos; }
 
 std::string joined(const std::vector<std::string>& words) {
-  return with_dates(fmt::format("{}", fmt::join(words, " ")));
+  return with_references(with_dates(fmt::format("{}", fmt::join(words, " "))));
 }
 
 // Follows the commands of a script up to the one that starts the training.

@@ -29,10 +29,12 @@ struct Command {
   // it trains question answering, whatever the files hold. Empty: the arguments decide.
   std::string task;
   // The arguments of the script. In a command of bash, quotes and backslashes are resolved and
-  // $NAME and ${NAME} are replaced; $(date +FORMAT) remains, see dates.h.
+  // $NAME and ${NAME} are replaced; $(date +FORMAT) remains, see dates.h, and so does a value that
+  // only the pod knows, see unknown_value.h.
   std::vector<std::string> arguments;
   std::string directory;  // of `cd`; empty: the current one
-  // Variables that the commands set for the script, by `export` or in front of it. Dates remain.
+  // Variables that the commands set for the script, by `export` or in front of it. Dates and values
+  // that only the pod knows remain.
   std::map<std::string, std::string> variables;
   std::vector<std::string> skipped;  // commands that a native training does not need: pip install
 };
@@ -43,7 +45,7 @@ bool starts_command(std::string_view program);
 
 // `words`: argv of the process; words[0] is the program as it was called, with or without a path.
 // Errors: kCommandNotFound (127), with the part that has no known shape and what was expected;
-// kUsage for a flag of torchrun or a format of date(1).
+// kUsage for a flag of torchrun or a format of date(1). `environment` may return unknown_value().
 Result<Command> interpret(std::span<const std::string> words, const GetVariable& environment);
 
 // The arguments of `tilewright-worker train`: those of the script, and --task_name if the script

@@ -6,6 +6,7 @@
 
 #include "common/base/printable.h"
 #include "common/launch/dates.h"
+#include "common/launch/unknown_value.h"
 
 namespace tilewright::launch {
 namespace {
@@ -31,7 +32,9 @@ class Parser {
 
   std::vector<ShellCommand> commands() {
     for (const char c : text_) {
-      if (c == '\0' || c == kDateBegin || c == kDateEnd) refuse("a control character");
+      if (c == '\0' || c == kDateBegin || c == kDateEnd || c == kUnknownBegin || c == kUnknownEnd) {
+        refuse("a control character");
+      }
     }
     std::vector<ShellCommand> commands;
     bool after_and = false;  // "&&" needs a command
@@ -320,6 +323,9 @@ std::string ShellExpansion::date(const ShellPiece& piece) {
     for (const ShellPiece& part : pieces) {
       const bool is_variable = part.kind == ShellPiece::Kind::kVariable;
       const std::string text = is_variable ? lookup_(part.text) : part.text;
+      if (const std::string unknown = unknown_variable(text); !unknown.empty()) {
+        throw Failure(ExitCode::kCommandNotFound, refuse_unknown(unknown));
+      }
       if (is_variable && !part.quoted &&
           (text.empty() || text.find_first_of(" \t\n*?[") != std::string::npos)) {
         refuse(fmt::format("${} without quotes in $(date ...)", part.text), "expected \"+FORMAT\"");

@@ -47,7 +47,8 @@ inline constexpr char kDateEnd = '\x02';
 // Expands the words of one script.
 class ShellExpansion {
  public:
-  using Lookup = std::function<std::string(const std::string& name)>;  // empty: not set
+  // Empty: not set. unknown_value(): expanded as a value without blanks.
+  using Lookup = std::function<std::string(const std::string& name)>;
 
   explicit ShellExpansion(Lookup lookup) : lookup_(std::move(lookup)) {}
 

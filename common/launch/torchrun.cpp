@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "common/contract/nearest.h"
+#include "common/launch/unknown_value.h"
 
 namespace tilewright::launch {
 namespace {
@@ -205,7 +206,8 @@ struct Flag {
 
 class Parser {
  public:
-  Parser(TorchrunOptions& options, std::span<const ExtraFlag> extra) : options_(options) {
+  Parser(TorchrunOptions& options, std::span<const ExtraFlag> extra, bool accept_unknown)
+      : options_(options), accept_unknown_(accept_unknown) {
     for (const Row& row : kRows) flags_.push_back({.row = &row});
     for (const ExtraFlag& flag : extra) flags_.push_back({.extra = &flag});
   }
@@ -243,7 +245,7 @@ class Parser {
       if (!row.variable) continue;
       const std::string name = variable_of(row);
       const std::string found = environment(name.c_str());
-      if (found.empty()) continue;
+      if (found.empty() || !unknown_variable(found).empty()) continue;
       if (row.value != nullptr) {
         if (Status status = set(row, name, found); !status.ok()) return status;
         continue;
@@ -300,7 +302,8 @@ class Parser {
   }
 
   Status set(const Row& row, const std::string& where, const std::string& text) const {
-    if (!row.type.accepts(text))
+    const bool unknown = accept_unknown_ && !unknown_variable(text).empty();
+    if (!unknown && !row.type.accepts(text))
       return refuse(fmt::format("{}: found \"{}\", expected {}", where, text, row.type.expected));
     if (text.empty()) {
       (options_.*row.value).reset();
@@ -311,6 +314,7 @@ class Parser {
   }
 
   TorchrunOptions& options_;
+  const bool accept_unknown_;
   std::vector<Flag> flags_;
 };
 
@@ -322,9 +326,10 @@ std::string help_line(const std::string& flag, const std::string& text) {
 
 Result<TorchrunOptions> take_torchrun_options(std::vector<std::string>& words,
                                               const GetVariable& environment,
-                                              std::span<const ExtraFlag> extra) {
+                                              std::span<const ExtraFlag> extra,
+                                              bool accept_unknown) {
   TorchrunOptions options;
-  const Parser parser(options, extra);
+  const Parser parser(options, extra, accept_unknown);
   if (const Status status = parser.read_variables(environment); !status.ok()) return status.error();
   std::size_t i = 0;
   while (i < words.size() && words[i] != "--" && Parser::is_flag(words[i]) && !options.help)

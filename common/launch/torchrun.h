@@ -66,10 +66,12 @@ struct ExtraFlag {
 // removed too. As argparse does, accepts `--nproc-per-node` and `--nproc_per_node`, `--name value`
 // and `--name=value`, `-r 3` and `-r3`, and the beginning of a name that only one flag has. Error:
 // kUsage, with the flag that is unknown (and the closest known one), has no value or a value of
-// another type.
+// another type. Values of flags that only the pod knows, see unknown_value.h, are accepted if
+// `accept_unknown`; those of PET_NAME count as not set.
 Result<TorchrunOptions> take_torchrun_options(std::vector<std::string>& words,
                                               const GetVariable& environment,
-                                              std::span<const ExtraFlag> extra = {});
+                                              std::span<const ExtraFlag> extra = {},
+                                              bool accept_unknown = false);
 
 // One sentence for each option that is set and has no effect here: what is done instead.
 std::vector<std::string> unused_options(const TorchrunOptions& options);

@@ -9,8 +9,11 @@
 
 #include "common/base/check.h"
 #include "common/base/printable.h"
+#include "common/contract/kubeflow.h"
 #include "common/json/members.h"
 #include "common/json/positions.h"
+#include "common/launch/unknown_value.h"
+#include "controller/api/command.h"
 
 namespace tilewright::api {
 namespace {
@@ -30,6 +33,21 @@ std::string normal_name(std::string_view word) {
   return name;
 }
 
+// A variable in place of a flag, or of a value that must be known; empty: there is none.
+std::string unknown_in(const FlagArgument& argument) {
+  const bool text = argument.flag != nullptr && argument.flag->type == FlagType::kString &&
+                    !argument.flag->refused;
+  const std::string unknown = launch::unknown_variable(argument.name);
+  return unknown.empty() && !text ? launch::unknown_variable(argument.value) : unknown;
+}
+
+// `flag`: empty if the variable stands in place of a flag.
+Error refuse_unknown(std::string_view flag, std::string_view variable) {
+  const bool named = !flag.empty() && launch::unknown_variable(flag).empty();
+  return {ExitCode::kUsage, fmt::format("{}{}{}{}", named ? "--" : "", named ? flag : "",
+                                        named ? ": " : "", launch::refuse_unknown(variable))};
+}
+
 }  // namespace
 
 TrainingContainer::TrainingContainer(const PyTorchReplicaSpec& replica, const std::string& path)
@@ -39,8 +57,13 @@ TrainingContainer::TrainingContainer(const PyTorchReplicaSpec& replica, const st
   std::vector<std::pair<std::string, std::string>> variables;
   const nlohmann::json& env = member(*json_, "env");
   for (std::size_t i = 0; env.is_array() && i < env.size(); ++i) {
-    if (!member(env[i], "valueFrom").is_null()) continue;
-    variables.emplace_back(string_member(env[i], "name"), string_member(env[i], "value"));
+    const std::string name = string_member(env[i], "name");
+    if (!member(env[i], "valueFrom").is_null()) {
+      value_from_.insert(name);
+      continue;
+    }
+    value_from_.erase(name);  // the last entry of a name counts
+    variables.emplace_back(name, string_member(env[i], "value"));
   }
   environment_ = expand_environment(variables);
   for (const char* list : {"command", "args"}) {
@@ -61,6 +84,7 @@ Result<Training> TrainingContainer::training() const {
   std::vector<std::string> words;
   for (const Word& word : words_) words.push_back(word.text);
   const auto variable = [this](const char* name) {
+    if (only_pod_knows(name)) return launch::unknown_value(name);
     const auto found = environment_.find(name);
     return found == environment_.end() ? std::string() : found->second;
   };
@@ -72,9 +96,31 @@ Result<Training> TrainingContainer::training() const {
   if (has_file || (!arguments.empty() && arguments.front().ends_with(".json"))) {
     return Error{ExitCode::kUsage, "found a file of flags, expected the flags themselves"};
   }
+  if (command->torchrun && command->torchrun->nproc_per_node) {
+    const std::string unknown = launch::unknown_variable(*command->torchrun->nproc_per_node);
+    if (!unknown.empty()) return refuse_unknown("nproc_per_node", unknown);
+  }
+  for (const FlagArgument& argument : split_command_line(arguments)) {
+    const std::string unknown = unknown_in(argument);
+    if (!unknown.empty()) return refuse_unknown(argument.name, unknown);
+  }
   Result<TrainingArguments> parsed = TrainingArguments::parse(launch::train_arguments(*command));
   if (!parsed.ok()) return parsed.error();
   return Training{std::move(*command), std::move(*parsed)};
+}
+
+bool TrainingContainer::only_pod_knows(const std::string& name) const {
+  if (value_from_.contains(name)) return true;
+  if (environment_.contains(name)) return false;
+  const bool of_operator =
+      std::ranges::find(kubeflow::kVariables, name, &kubeflow::Variable::name) !=
+          std::end(kubeflow::kVariables) ||
+      is_runtime_variable(name);
+  if (of_operator || name == "HOSTNAME") return true;
+  const nlohmann::json& sources = member(*json_, "envFrom");
+  return sources.is_array() && std::ranges::any_of(sources, [&](const nlohmann::json& source) {
+           return name.starts_with(string_member(source, "prefix"));
+         });
 }
 
 std::string TrainingContainer::path_of_flag(const std::string& name) const {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,7 +40,9 @@ class TrainingContainer {
   // Values that are known before the pod starts.
   const Environment& environment() const { return environment_; }
 
-  // Error: why the command does not run natively; kUsage for a flag of the script.
+  // Values that only the pod knows remain in the command, see launch/unknown_value.h. Error: why the
+  // command does not run natively; kUsage for a flag of the script, also if only the pod knows the
+  // value of one that is no string, or of torchrun's --nproc_per_node.
   Result<Training> training() const;
 
   // The field of the word that gives a flag of the script.
@@ -56,6 +59,8 @@ class TrainingContainer {
   Result<std::optional<Place>> place_of(const std::string& path_in_container) const;
 
  private:
+  // Whether the variable may have a value in the pod that is not known before.
+  bool only_pod_knows(const std::string& name) const;
   // subPath, or subPathExpr as the kubelet expands it.
   Result<std::string> sub_path_of(const nlohmann::json& mount) const;
 
@@ -63,6 +68,7 @@ class TrainingContainer {
   std::string path_;
   std::vector<Word> words_;
   Environment environment_;
+  std::set<std::string> value_from_;  // the variables with valueFrom
 };
 
 // The number of processes in each pod.

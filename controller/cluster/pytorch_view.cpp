@@ -9,7 +9,9 @@
 #include "common/contract/labels.h"
 #include "common/json/members.h"
 #include "common/launch/dates.h"
+#include "common/launch/unknown_value.h"
 #include "controller/api/defaults.h"
+#include "controller/api/expansion.h"
 #include "controller/api/training_container.h"
 #include "controller/cluster/pytorch_objects.h"
 #include "controller/policy/messages.h"
@@ -67,16 +69,23 @@ void read_template(const api::PyTorchReplicaSpec& replica, api::Worker& worker) 
   if (volumes.is_array()) worker.pod_template = {{"spec", {{"volumes", volumes}}}};
 }
 
-// --output_dir with its dates expanded at the creation of the job, in UTC as in the pods; empty: a
-// date has another form than date(1) has, which the worker reports.
+// --output_dir with its dates expanded at the creation of the job, in UTC as in the pods; empty: the
+// worker expands it, because only the pod knows a variable in it or a date has another form than
+// date(1) has, which the worker reports.
 std::string output_directory(const api::PyTorchJob& job, const api::Training& training) {
-  const std::string& directory = training.arguments.settings().output_dir;
-  if (!launch::holds_date(directory)) return directory;
-  if (!job.metadata.creation_timestamp) return "";
-  const auto since_1970 = job.metadata.creation_timestamp->time_since_epoch();
-  Result<std::string> expanded = launch::expand_dates(
-      directory, std::chrono::duration_cast<std::chrono::seconds>(since_1970).count(), true);
-  return expanded.ok() && expanded->size() <= api::kMaxOutputDirectory ? *expanded : "";
+  std::string directory = training.arguments.settings().output_dir;
+  if (launch::holds_date(directory)) {
+    if (!job.metadata.creation_timestamp) return "";
+    const auto since_1970 = job.metadata.creation_timestamp->time_since_epoch();
+    Result<std::string> expanded = launch::expand_dates(
+        directory, std::chrono::duration_cast<std::chrono::seconds>(since_1970).count(), true);
+    if (!expanded.ok()) return "";
+    directory = *std::move(expanded);
+  }
+  // $NAME of a shell, or $(NAME) of the kubelet.
+  const bool known =
+      launch::unknown_variable(directory).empty() && api::unknown_references(directory, {}).empty();
+  return known && directory.size() <= api::kMaxOutputDirectory ? directory : "";
 }
 
 // The processes of a pod, and what the flags of the native trainer decide for a TrainJob: sizes and

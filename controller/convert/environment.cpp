@@ -7,6 +7,7 @@
 #include "common/base/printable.h"
 #include "common/contract/unneeded_variables.h"
 #include "common/json/members.h"
+#include "common/launch/unknown_value.h"
 #include "controller/api/command.h"
 #include "controller/api/expansion.h"
 #include "controller/api/trainer_path.h"
@@ -31,7 +32,12 @@ void convert_environment(const Source& source, Draft& draft, Volumes& volumes) {
                                     const std::string& path) {
     const std::string place = member_path("spec.worker.env", name);
     if (const std::string_view why = why_unneeded(name); !why.empty()) {
-      return draft.note(path, place, fmt::format("{} {}: {}", name, excerpt(value), why));
+      return draft.note(
+          path, place,
+          fmt::format("{} {}: {}", name, excerpt(launch::with_references(value)), why));
+    }
+    if (const std::string unknown = launch::unknown_variable(value); !unknown.empty()) {
+      return draft.error(path, fmt::format("{}: {}", name, launch::refuse_unknown(unknown)));
     }
     draft.made_of(element_path("spec.worker.env", target.size()), path);
     const auto on_volume = source.container.place_of(value);

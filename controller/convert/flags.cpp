@@ -8,6 +8,7 @@
 
 #include "common/base/printable.h"
 #include "common/contract/training_flags.h"
+#include "common/launch/unknown_value.h"
 
 namespace tilewright::convert {
 namespace {
@@ -76,6 +77,9 @@ void convert_flag(const Source& source, const TrainingFlag& flag, Draft& draft, 
   ordered_json value = flag_value(source.training.arguments.settings(), flag);
   if (value.is_string()) {
     std::string text = value.get<std::string>();
+    if (const std::string unknown = launch::unknown_variable(text); !unknown.empty()) {
+      return draft.error(path, fmt::format("--{}: {}", name, launch::refuse_unknown(unknown)));
+    }
     const std::string job_name = "$(TILEWRIGHT_JOB_NAME)";
     const std::string without_date = replace_dates(text, job_name);
     if (without_date != text) {

@@ -9,6 +9,7 @@
 #include "common/contract/pod_paths.h"
 #include "common/contract/training_checks.h"
 #include "common/json/members.h"
+#include "common/launch/unknown_value.h"
 #include "controller/api/defaults.h"
 #include "controller/api/training_container.h"
 #include "controller/convert/source.h"
@@ -59,6 +60,12 @@ class NativeChecker {
     return container.path_of_flag(std::string(message.substr(0, message.find_first_of(":= "))));
   }
 
+  static bool is_unknown(const TrainingArguments& arguments, std::string_view name) {
+    const TrainingFlag* flag = find_training_flag(name);
+    return flag != nullptr && flag->works() &&
+           !launch::unknown_variable(arguments.value_of(*flag)).empty();
+  }
+
   void check_training(const api::TrainingContainer& container, const api::Training& training) {
     const api::GivenProcesses processes =
         api::given_processes(job_.spec, container, training.command);
@@ -66,6 +73,7 @@ class NativeChecker {
       error(processes.path, problem);
     }
     for (const FlagProblem& problem : check_flags(training.arguments)) {
+      if (is_unknown(training.arguments, problem.flag)) continue;  // the worker checks it
       error(container.path_of_flag(std::string(problem.flag)), problem.sentence());
     }
   }

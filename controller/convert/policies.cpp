@@ -10,6 +10,7 @@
 #include "common/contract/labels.h"
 #include "common/contract/rdzv_conf.h"
 #include "common/json/positions.h"
+#include "common/launch/unknown_value.h"
 
 namespace tilewright::convert {
 
@@ -92,7 +93,7 @@ void convert_elastic_policy(const Source& source, Draft& draft) {
   }
   if (torchrun) {
     if (torchrun->max_restarts) {
-      const std::string& text = *torchrun->max_restarts;
+      const std::string text = launch::with_references(*torchrun->max_restarts);
       if (text.empty() || text.size() > 6 ||
           text.find_first_not_of("0123456789") != std::string::npos) {
         draft.error(source.container.path_of_flag("max_restarts"),
@@ -126,7 +127,7 @@ void convert_elastic_policy(const Source& source, Draft& draft) {
                             ? "minReplicas and maxReplicas set it"
                             : "the operator starts the processes, not torchrun";
       draft.note(source.container.path_of_flag(name), kPath,
-                 fmt::format("--{} {}: {}", name, **value, why));
+                 fmt::format("--{} {}: {}", name, launch::with_references(**value), why));
     }
     if (torchrun->standalone) {
       draft.note(source.container.path_of_flag("standalone"), kPath,

@@ -8,6 +8,7 @@
 
 #include "common/base/printable.h"
 #include "common/json/members.h"
+#include "common/launch/unknown_value.h"
 
 namespace tilewright::convert {
 
@@ -56,6 +57,10 @@ std::string Volumes::trainer_path(const std::string& path, const std::string& fl
     return "";
   }
   const std::string absolute = resolve(*expanded);
+  if (const std::string unknown = launch::unknown_variable(absolute); !unknown.empty()) {
+    draft_.error(field, fmt::format("--{}: {}", flag, launch::refuse_unknown(unknown)));
+    return "";
+  }
   const auto found = source_.container.place_of(absolute);
   if (!found.ok()) {
     draft_.error(field,

@@ -5,6 +5,8 @@
 
 #include <map>
 
+#include "common/launch/unknown_value.h"
+
 namespace tilewright::launch {
 namespace {
 
@@ -168,6 +170,39 @@ TEST(Interpret, ReadsVariablesOfTheEnvironment) {
                             return found == set.end() ? std::string() : found->second;
                           }).or_throw();
   EXPECT_THAT(command.arguments, ElementsAre("--x", "--y", "/tmp/a b", "/tmp/a", "b", ""));
+}
+
+TEST(Interpret, KeepsValuesThatOnlyThePodKnows) {
+  const auto interpreted = [](const std::string& script) {
+    const std::vector<std::string> words = {"bash", "-c", script};
+    return interpret(words, [](const char* name) { return unknown_value(name); });
+  };
+  const Command command =
+      interpreted(
+          "cd /d/$DIR; pip install $PACKAGE; export A=$B; torchrun --nnodes=$WORLD_SIZE "
+          "--node-rank $RANK run_qa.py --output_dir \"/o/${JOB}\"/$A --seed=$SEED")
+          .or_throw();
+  EXPECT_THAT(command.arguments,
+              ElementsAre("--output_dir", "/o/" + unknown_value("JOB") + "/" + unknown_value("B"),
+                          "--seed=" + unknown_value("SEED")));
+  EXPECT_EQ(command.torchrun->nnodes, unknown_value("WORLD_SIZE"));
+  EXPECT_EQ(command.torchrun->node_rank, unknown_value("RANK"));
+  EXPECT_EQ(command.torchrun->max_restarts, std::nullopt) << "PET_MAX_RESTARTS counts as not set";
+  EXPECT_EQ(command.directory, "/d/" + unknown_value("DIR"));
+  EXPECT_THAT(command.variables, ElementsAre(Pair("A", unknown_value("B"))));
+  EXPECT_THAT(command.skipped, ElementsAre("pip install $PACKAGE"));
+  EXPECT_EQ(with_references(command.arguments[1]), "/o/$JOB/$B");
+  EXPECT_EQ(unknown_variable(command.arguments[1]), "JOB");
+  EXPECT_EQ(unknown_variable("/o/$JOB"), "");
+
+  const auto message = [&](const std::string& script) {
+    return interpreted(script).error().message;
+  };
+  EXPECT_EQ(
+      message("python run_qa.py $(date +$FORMAT)"),
+      "bash -c: found $FORMAT, whose value only the pod knows, expected a plain value in env");
+  EXPECT_THAT(message("$PROGRAM run_qa.py"), HasSubstr("found the command \"$PROGRAM run_qa.py\""));
+  EXPECT_THAT(message("torchrun $SCRIPT"), HasSubstr("found \"$SCRIPT\" as the script"));
 }
 
 TEST(Interpret, KeepsDatesForTheJob) {

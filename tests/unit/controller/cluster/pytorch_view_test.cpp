@@ -143,6 +143,57 @@ TEST(PyTorchView, HasTheOutputDirectoryOfTheJobsStart) {
   EXPECT_EQ(view_of(guide_job("")).traits.output_directory, "/disk/output_20260101_000000");
 }
 
+// The operator would otherwise give two jobs the same directory.
+TEST(PyTorchView, LeavesAnOutputDirectoryThatOnlyThePodKnowsToTheWorker) {
+  const json from_field = {{"name", "JOB"},
+                           {"valueFrom", {{"fieldRef", {{"fieldPath", "metadata.name"}}}}}};
+  const json plain = {{"name", "JOB"}, {"value", "a"}};
+  const auto directory_of = [](const std::vector<std::string>& command, const json& env,
+                               const json& env_from = json::array()) {
+    api::PyTorchJob job = viewed_job(1, false);
+    job.metadata.creation_timestamp = kNow;
+    json& container = job.spec.worker->pod_template["spec"]["containers"][0];
+    container["command"] = command;
+    container["env"] = env;
+    container["envFrom"] = env_from;
+    const JobView view = view_of(job);
+    EXPECT_TRUE(view.trains_natively);
+    return view.traits.output_directory;
+  };
+  const auto script = [](const std::string& directory) {
+    return std::vector<std::string>{
+        "bash", "-c",
+        "torchrun --nnodes=$WORLD_SIZE --node_rank=$RANK --master_addr=$MASTER_ADDR run_glue.py "
+        "--model_name_or_path m --task_name mrpc --output_dir " +
+            directory};
+  };
+  EXPECT_EQ(directory_of(script("/pvc/$JOB/$(date +%Y)"), json::array({plain})), "/pvc/a/2026");
+  EXPECT_EQ(directory_of(script("/pvc/$JOB/$(date +%Y)"), json::array({from_field})), "");
+  EXPECT_EQ(directory_of(script("/pvc/$JOB"), json::array({from_field})), "");
+  EXPECT_EQ(directory_of(script("/pvc/$JOB/$(date +%Y)"), json::array({plain, from_field})), "")
+      << "the last entry counts";
+  EXPECT_EQ(directory_of(script("/pvc/$JOB/$(date +%Y)"), json::array({from_field, plain})),
+            "/pvc/a/2026");
+  const json config_map = {{"configMapRef", {{"name", "c"}}}};
+  EXPECT_EQ(directory_of(script("/pvc/$JOB/o"), json::array()), "/pvc//o") << "it is not set";
+  EXPECT_EQ(directory_of(script("/pvc/$JOB/o"), json::array(), json::array({config_map})), "");
+  EXPECT_EQ(directory_of(script("/pvc/$JOB/o"), json::array({plain}), json::array({config_map})),
+            "/pvc/a/o")
+      << "env overrides envFrom";
+  EXPECT_EQ(directory_of(script("/pvc/$HOSTNAME"), json::array()), "");
+  EXPECT_EQ(directory_of({"python", "run_glue.py", "--model_name_or_path", "m", "--task_name",
+                          "mrpc", "--output_dir", "/pvc/$(JOB)/$(date +%Y)"},
+                         json::array({from_field})),
+            "");
+}
+
+TEST(PyTorchView, ACommandWhoseSizesOnlyThePodKnowsIsNotNative) {
+  api::PyTorchJob job = guide_job("--per_device_train_batch_size $BATCH");
+  json& container = job.spec.worker->pod_template["spec"]["containers"][0];
+  container["envFrom"] = json::array({{{"configMapRef", {{"name", "sizes"}}}}});
+  EXPECT_FALSE(view_of(job).trains_natively);
+}
+
 // A job that Kubeflow's operator has run must not run again.
 TEST(PyTorchView, TakesOverAFinishedJob) {
   api::PyTorchJob job = viewed_job(1, false);

@@ -410,6 +410,52 @@ TEST(Convert, ASubPathOfVariables) {
             "plain value of A in env");
 }
 
+TEST(Convert, AVariableThatOnlyThePodKnows) {
+  const std::string glue =
+      "run_glue.py --model_name_or_path m --task_name mrpc --output_dir /data/out ";
+  const auto of_script = [](const std::string& script, const std::string& container) {
+    return job({.command = "[/bin/bash, -c, '" + script + "']", .container = container});
+  };
+  const std::string from_field =
+      "            env: [{name: RUN, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]\n";
+  const std::string from_config_map =
+      "            envFrom: [{prefix: R, configMapRef: {name: c}}]\n";
+  const std::string place =
+      "job.yaml:13: spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command";
+  const std::string refused =
+      "found $RUN, whose value only the pod knows, expected a plain value "
+      "in env";
+  for (const std::string& container : {from_field, from_config_map}) {
+    EXPECT_EQ(errors_of(of_script("python " + glue + "--output_dir /data/runs/$RUN", container)),
+              place + "[2]: --output_dir: " + refused);
+    EXPECT_EQ(errors_of(of_script("python " + glue + "--seed=$RUN", container)),
+              place + ": --seed: " + refused);
+    EXPECT_EQ(errors_of(of_script("python " + glue + "$RUN", container)), place + ": " + refused);
+    EXPECT_EQ(errors_of(of_script("torchrun --nproc_per_node $RUN " + glue, container)),
+              place + ": --nproc_per_node: " + refused);
+    EXPECT_EQ(
+        errors_of(of_script("python " + glue + "--output_dir /data/$(date +$RUN)", container)),
+        place + ": bash -c: " + refused);
+    EXPECT_EQ(errors_of(of_script("cd /data/$RUN; python " + glue + "--output_dir o", container)),
+              place + "[2]: --output_dir: " + refused);
+    EXPECT_EQ(errors_of(of_script("export MINE=$RUN; python " + glue, container)),
+              place + "[2]: MINE: " + refused);
+  }
+  // Its prefix differs, so that the variable is not set.
+  EXPECT_THAT(
+      manifest_of(of_script("python " + glue + "--output_dir /data/o$OTHER", from_config_map)),
+      HasSubstr("    output: disk:o\n"));
+  // What a TrainJob does not need may have any value.
+  const std::string text = manifest_of(
+      of_script("torchrun --nnodes=$WORLD_SIZE --node_rank=$RANK --master_addr=$MASTER_ADDR " +
+                    glue + "--logging_dir /logs/$HOSTNAME",
+                ""));
+  EXPECT_THAT(text, AllOf(HasSubstr("# --nnodes $WORLD_SIZE: minReplicas and maxReplicas set it\n"),
+                          HasSubstr("# --node_rank $RANK: the operator starts the processes"),
+                          HasSubstr("# --master_addr $MASTER_ADDR: the operator starts the"),
+                          HasSubstr("    output: disk:out\n")));
+}
+
 // transformers expands output_dir with os.path.expanduser(), and no other path.
 TEST(Convert, AnOutputInTheHomeDirectory) {
   const auto with_home = [](const std::string& output, const std::string& variable) {

@@ -3,6 +3,7 @@
 #include "controller/convert/native.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/base/files.h"
@@ -54,6 +55,25 @@ TEST(NativeCheck, ChecksTheMasterToo) {
     EXPECT_EQ(found.summary, "");
     EXPECT_EQ(found.fails, fails) << image;
   }
+}
+
+TEST(NativeCheck, AcceptsValuesThatOnlyThePodKnows) {
+  const auto errors_of = [](const std::string& torchrun, const std::string& flags) {
+    std::string yaml = pytorchjob("tilewright-worker", "");
+    const std::size_t from = yaml.find("[python");
+    const std::size_t end = yaml.find(']', from) + 1;
+    yaml.replace(from, end - from,
+                 fmt::format("[bash, -c, \"torchrun {} run_glue.py --model_name_or_path m {}\"], "
+                             "envFrom: [{{configMapRef: {{name: c}}}}]",
+                             torchrun, flags));
+    return sentences(checked(yaml).errors);
+  };
+  EXPECT_EQ(errors_of("--nnodes=$WORLD_SIZE --node_rank=$RANK --master_addr=$MASTER_ADDR",
+                      "--task_name mrpc --output_dir /o/$RUN"),
+            "");
+  EXPECT_EQ(errors_of("", "--train_file $DATA --do_train --output_dir o"), "");
+  EXPECT_THAT(errors_of("", "--task_name mrpc --output_dir o --seed $SEED"),
+              ::testing::HasSubstr("--seed: found $SEED, whose value only the pod knows"));
 }
 
 }  // namespace
