@@ -42,6 +42,18 @@ std::string replace_dates(std::string text, std::string_view replacement) {
   return text;
 }
 
+// The scripts prefer a directory of that name in their working directory to the hub.
+void note_hub_name(const std::string& flag, const std::string& name, const std::string& path,
+                   const std::string& place, Draft& draft, const Volumes& volumes) {
+  const std::string directory = name.empty() ? "" : volumes.path_on_volume(name);
+  if (directory.empty()) return;
+  draft.note(
+      path, place,
+      fmt::format("--{} {}: taken as a name on the hub; a directory of that name would be {}", flag,
+                  name, launch::with_references(directory)),
+      true);
+}
+
 void convert_flag(const Source& source, const TrainingFlag& flag, Draft& draft, Volumes& volumes) {
   const std::string name(flag.name);
   if (!source.training.arguments.is_set(name)) return;
@@ -96,7 +108,11 @@ void convert_flag(const Source& source, const TrainingFlag& flag, Draft& draft, 
     const bool directory = flag.is_path() || hub;
     const bool is_path = text.starts_with('/') || text.starts_with("./") ||
                          text.starts_with("../") || text.starts_with("~");
-    if (directory && !text.empty() && (is_path || !hub)) text = volumes.trainer_path(text, name);
+    if (directory && !text.empty() && (is_path || !hub)) {
+      text = volumes.trainer_path(text, name);
+    } else if (hub) {
+      note_hub_name(name, text, path, place, draft, volumes);
+    }
     value = text;
   }
   draft.trainer()[field] = std::move(value);

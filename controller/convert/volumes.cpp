@@ -94,6 +94,13 @@ std::string Volumes::trainer_path(const std::string& path, const std::string& fl
   return "";
 }
 
+std::string Volumes::path_on_volume(const std::string& path) const {
+  const auto found = source_.container.place_of(resolve(path));
+  if (!found.ok() || !*found) return "";
+  const auto& place = **found;
+  return place.volume + ":" + place.relative;
+}
+
 const json* Volumes::find_in_pod(const std::string& name, std::string& path) const {
   const json& list = member(source_.pod(), "volumes");
   for (std::size_t i = 0; list.is_array() && i < list.size(); ++i) {

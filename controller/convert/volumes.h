@@ -16,6 +16,8 @@ class Volumes {
 
   // VOLUME:relative/path of a directory or file in the pod, given by this flag.
   std::string trainer_path(const std::string& path, const std::string& flag);
+  // VOLUME:relative/path of a path in the pod; empty: it is on no volume.
+  std::string path_on_volume(const std::string& path) const;
   // Puts a volume of the pod into the list. Returns false if the pod has none of that name.
   bool use(const std::string& name);
   bool uses(const std::string& name) const;

@@ -397,6 +397,24 @@ TEST(Convert, PathsOnVolumes) {
       HasSubstr("    output: disk:out\n"));
 }
 
+// The scripts take a directory of that name first, which only the volume knows.
+TEST(Convert, ANameOnTheHubThatMayBeADirectory) {
+  const auto with_directory = [](const std::string& directory, const std::string& mounts) {
+    return manifest_of(
+        job({.container = "            workingDir: " + directory + "\n", .mounts = mounts}));
+  };
+  const std::string mounts = "[{name: disk, mountPath: /data}]";
+  EXPECT_THAT(with_directory("/data/work", mounts),
+              HasSubstr("    # --model_name_or_path bert-base-cased: taken as a name on the hub; a "
+                        "directory of that name\n    # would be disk:work/bert-base-cased\n"
+                        "    model: bert-base-cased\n"));
+  EXPECT_THAT(with_directory("/work", mounts), Not(HasSubstr("taken as a name")));
+  EXPECT_THAT(
+      manifest_of(job({.command = "[/bin/bash, -c, 'cd /data; python run_glue.py "
+                                  "--model_name_or_path org/m --task_name mrpc --output_dir o']"})),
+      HasSubstr("directory of that name would be\n    # disk:org/m\n    model: org/m\n"));
+}
+
 // As the kubelet expands it: with the variables of the container.
 TEST(Convert, ASubPathOfVariables) {
   const auto of_variable = [](const std::string& variable) {
