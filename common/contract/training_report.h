@@ -48,5 +48,7 @@ inline constexpr std::size_t kMaxSlowWorkers = 16;
 
 // Progress::phase while training; other phases are shown to the user.
 inline constexpr const char* kTrainingPhase = "training";
+// In every evaluation, also between the steps of a training.
+inline constexpr const char* kEvaluatingPhase = "evaluating";
 
 }  // namespace tilewright::training_report

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
@@ -16,6 +17,7 @@
 #include "tests/integration/training_fixture.h"
 #include "tests/support/faulty_fs.h"
 #include "tests/support/local_ports.h"
+#include "tests/support/scrape.h"
 
 namespace tilewright {
 namespace {
@@ -480,6 +482,33 @@ TEST_F(Evaluation, BetweenStepsLeavesACheckpointAndIsRepeated) {
   EXPECT_EQ(run(train_), 0) << output_;
   EXPECT_EQ(digest(), reference);
   EXPECT_THAT(evaluated_steps("out"), ::testing::ElementsAre(4, 8, 12));
+}
+
+// The alert TilewrightJobNoProgress concerns the phase training only.
+TEST_F(Evaluation, BetweenStepsIsAPhaseInTheMetrics) {
+  train_.insert(train_.end(), {"--eval_strategy=steps", "--eval_steps=4", "--logging_steps=1"});
+  const fs::path evaluation = folder() / "evaluation";
+  const fs::path step = folder() / "step";
+  for (const fs::path& pipe : {evaluation, step}) ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const ScopedFault fault(fmt::format("evaluate.begin,hold={};step.begin@5,hold={}",
+                                      evaluation.string(), step.string()));
+  const int port = testing::free_port();
+  const testing::ScopedVariable metrics(env::kMetricsAddress, testing::loopback_address(port));
+  RunningProgram running(testing::program("tilewright-worker"), train_, folder());
+  ASSERT_TRUE(running.wait_for_output("step 4/12")) << running.output();
+  // The process is not held at this point again.
+  const auto metrics_at = [&](const fs::path& pipe) {
+    const std::ofstream held(pipe);
+    fs::remove(pipe);
+    return testing::scrape(static_cast<std::uint16_t>(port));
+  };
+  EXPECT_THAT(metrics_at(evaluation),
+              ::testing::AllOf(
+                  ::testing::ContainsRegex("tilewright_step[{][^}]*[}] 4\n"),
+                  ::testing::ContainsRegex("tilewright_phase[{][^}]*phase=\"evaluating\"[}] 1\n")));
+  EXPECT_THAT(metrics_at(step),
+              ::testing::ContainsRegex("tilewright_phase[{][^}]*phase=\"training\"[}] 1\n"));
+  EXPECT_EQ(running.wait(), 0) << running.output();
 }
 
 TEST_F(Evaluation, OfSeveralProcessesLeavesACheckpointWhenAllAreTerminated) {

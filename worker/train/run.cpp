@@ -636,9 +636,11 @@ class TrainingRun {
       }
       speeds = now;
     };
+    hooks.before_evaluation = [&] { reporter.begin_phase(training_report::kEvaluatingPhase); };
     hooks.before_evaluation_batch = [&] { end_evaluation_if_stopped(mesh); };
     hooks.on_evaluation = [&](const EvaluationResult& evaluation) {
       reporter.add_evaluation(evaluation);
+      reporter.begin_phase(training_report::kTrainingPhase);
       if (mesh.rank() != 0) return;
       reporter.end_line();
       log_.info("{}", evaluation_line(evaluation, trainer_->step()));
@@ -647,7 +649,7 @@ class TrainingRun {
   }
 
   std::vector<EvaluationResult> evaluate(collectives::Mesh& mesh, ProgressReporter& reporter) {
-    reporter.begin_phase("evaluating");
+    reporter.begin_phase(training_report::kEvaluatingPhase);
     std::vector<EvaluationResult> evaluations;
     for (const EvaluationSet& set : job_.evaluation_sets) {
       evaluations.push_back(

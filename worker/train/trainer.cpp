@@ -314,6 +314,7 @@ class TypedTrainer final : public Trainer {
   void finish_step(collectives::Mesh& mesh, const TrainerHooks& hooks, RateMeter& meter) {
     // Before the checkpoint of this step, which has the best metric and the log history.
     if (state_.progress().evaluation_pending()) {
+      if (hooks.before_evaluation) hooks.before_evaluation();
       // One set, as the Trainer of run_glue.py has: MNLI's matched examples.
       const EvaluationResult result =
           evaluate(mesh, job_.evaluation_sets.front(), hooks.before_evaluation_batch);

@@ -32,6 +32,8 @@ struct TrainerHooks {
   // Called before the first step and whenever a rank has become slow or has recovered, or shards
   // have moved.
   std::function<void(const RankSpeeds&)> on_speeds;
+  // Called before each evaluation that eval_strategy asks for.
+  std::function<void()> before_evaluation;
   // Called before each batch of an evaluation that eval_strategy asks for. May throw a Failure,
   // which train() passes on.
   std::function<void()> before_evaluation_batch;
