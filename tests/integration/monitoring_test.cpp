@@ -1,7 +1,8 @@
-// Tests of the chart's alert rules with promtool and of the dashboard file. The queries of the
-// dashboard are tested in tests/e2e/dashboard_test.cpp.
+// Tests of the chart's alert rules and of queries of the dashboard with promtool, and of the dashboard
+// file. tests/e2e/dashboard_test.cpp runs every query of the dashboard.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -26,7 +27,7 @@ CommandResult promtool(const std::vector<std::string>& arguments) {
   return testing::run_command(command);
 }
 
-class Alerts : public ::testing::Test {
+class Promtool : public ::testing::Test {
  protected:
   void SetUp() override {
     if (fs::exists(kPromtool)) return;
@@ -36,6 +37,8 @@ class Alerts : public ::testing::Test {
     GTEST_SKIP() << reason;
   }
 };
+
+using Alerts = Promtool;
 
 TEST_F(Alerts, PassPromtoolCheck) {
   const CommandResult outcome =
@@ -64,9 +67,77 @@ TEST_F(Alerts, AreAllTested) {
   }
 }
 
+json read_dashboard() {
+  return json::parse(testing::read_text(chart_folder() / "dashboards/tilewright.json"));
+}
+
+class DashboardQueries : public Promtool {
+ protected:
+  struct Sample {
+    std::string series;
+    double value;
+  };
+  // Fails unless the panel's queries, with all namespaces and jobs selected, return the samples.
+  void expect_samples(const std::string& title, const std::vector<Sample>& input,
+                      const std::vector<std::vector<Sample>>& expected) {
+    json series = json::array();
+    for (const auto& [name, value] : input) {
+      series.push_back({{"series", name}, {"values", std::to_string(value)}});
+    }
+    json tests = json::array();
+    const json dashboard = read_dashboard();
+    for (const json& panel : dashboard["panels"]) {
+      if (panel["title"] != title) continue;
+      ASSERT_EQ(panel["targets"].size(), expected.size()) << title;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        json samples = json::array();
+        for (const auto& [labels, value] : expected[i]) {
+          samples.push_back({{"labels", labels}, {"value", value}});
+        }
+        tests.push_back({{"expr", std::regex_replace(panel["targets"][i]["expr"].get<std::string>(),
+                                                     std::regex("\\$(namespace|trainjob)"), ".*")},
+                         {"eval_time", "0m"},
+                         {"exp_samples", samples}});
+      }
+    }
+    ASSERT_FALSE(tests.empty()) << "no panel " << title;
+    const fs::path file = directory_.path() / "test.yaml";
+    std::ofstream(file) << json{
+        {"tests", {{{"input_series", series}, {"promql_expr_test", tests}}}}};
+    const CommandResult outcome = promtool({"test", "rules", file.string()});
+    EXPECT_EQ(outcome.exit_code, 0) << title << ": " << outcome.output << outcome.error;
+  }
+
+ private:
+  testing::TemporaryDirectory directory_;
+};
+
+TEST_F(DashboardQueries, NamePyTorchJobs) {
+  expect_samples(
+      "Worker restarts by cause",
+      {{R"(tilewright_job_restarts_total{namespace="a",trainjob="t",cause="Program"})", 1},
+       {R"(tilewright_job_restarts_total{namespace="a",pytorchjob="p",cause="Program"})", 2},
+       {R"(tilewright_job_restarts_total{namespace="a",pytorchjob="q",cause="Program"})", 3}},
+      {{{R"({namespace="a",trainjob="t",cause="Program"})", 1},
+        {R"({namespace="a",trainjob="p",cause="Program"})", 2},
+        {R"({namespace="a",trainjob="q",cause="Program"})", 3}}});
+  const std::vector<Sample> of_status = {
+      {R"(tilewright_job_evaluation{namespace="a",trainjob="t",metric="f1"})", 0.25},
+      {R"(tilewright_job_evaluation{namespace="a",pytorchjob="p",metric="f1"})", 0.5},
+      {R"(tilewright_job_evaluation{namespace="a",pytorchjob="q",metric="f1"})", 0.75}};
+  const std::vector<Sample> expected = {{R"({namespace="a",trainjob="t",metric="f1"})", 0.25},
+                                        {R"({namespace="a",trainjob="p",metric="f1"})", 0.5},
+                                        {R"({namespace="a",trainjob="q",metric="f1"})", 0.75}};
+  expect_samples("Results", of_status, {expected});
+  // Workers of PyTorchJobs have the label trainjob.
+  std::vector<Sample> of_workers = of_status;
+  of_workers.push_back(
+      {R"(tilewright_evaluation{namespace="a",trainjob="p",worker="0",metric="f1"})", 0.5});
+  expect_samples("Evaluation", of_workers, {expected});
+}
+
 TEST(DashboardFile, HasNamedPanelsThatDoNotOverlap) {
-  const json dashboard =
-      json::parse(testing::read_text(chart_folder() / "dashboards/tilewright.json"));
+  const json dashboard = read_dashboard();
   std::set<int> ids;
   std::set<std::pair<int, int>> taken;
   for (const json& panel : dashboard["panels"]) {
