@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "common/contract/labels.h"
@@ -136,6 +137,12 @@ std::map<std::string, std::size_t> Caches::jobs_by_phase(JobKind kind) const {
     ++counts[job->value.phase.empty() ? "Pending" : job->value.phase];
   }
   return counts;
+}
+
+std::optional<WallTime> Caches::last_failure(JobKind kind) const {
+  std::optional<WallTime> last;
+  for (const Job& job : all_jobs(kind)) last = std::max(last, job->value.failed_at);
+  return last;
 }
 
 std::vector<Caches::Job> Caches::jobs_with_results(JobKind kind) const {

@@ -56,6 +56,8 @@ class Caches {
   std::shared_ptr<const std::vector<policy::Node>> nodes() const;
 
   std::map<std::string, std::size_t> jobs_by_phase(JobKind kind = JobKind::kTrainJob) const;
+  // Of the existing jobs; nullopt: none has failed.
+  std::optional<WallTime> last_failure(JobKind kind = JobKind::kTrainJob) const;
   std::vector<Job> jobs_with_results(JobKind kind = JobKind::kTrainJob) const;
   bool has_pytorch_jobs() const { return pytorch_jobs_.has_value(); }
   std::size_t number_of_jobs() const { return jobs_.size(); }

@@ -50,6 +50,21 @@ std::vector<ClientMetric::Label> labels_of(const JobMetrics& job, const char* na
 
 double number(std::uint64_t count) { return static_cast<double>(count); }
 
+const char* name_of(JobKind kind) {
+  return kind == JobKind::kTrainJob ? kTrainJobKind : kPyTorchJobKind;
+}
+
+MetricFamily last_failures_of(const std::map<JobKind, WallTime>& times) {
+  MetricFamily failures =
+      family("tilewright_controller_last_job_failure_timestamp_seconds",
+             "Unix time of the last failure of an existing job by kind.", MetricType::Gauge);
+  for (const auto& [kind, time] : times) {
+    failures.metric.push_back(labelled({{"kind", name_of(kind)}}));
+    failures.metric.back().gauge.value = in_seconds(time.time_since_epoch());
+  }
+  return failures;
+}
+
 // All causes are exported from the start, so that rate() sees the first restart.
 MetricFamily restarts_of(const std::vector<JobMetrics>& jobs) {
   MetricFamily restarts =
@@ -139,13 +154,13 @@ class SnapshotCollectable final : public prometheus::Collectable {
     MetricFamily jobs = family("tilewright_controller_jobs", "Number of jobs by kind and phase.",
                                MetricType::Gauge);
     for (const auto& [kind, phases] : snapshot.jobs_by_phase) {
-      const char* name = kind == JobKind::kTrainJob ? kTrainJobKind : kPyTorchJobKind;
       for (const auto& [phase, count] : phases) {
-        jobs.metric.push_back(labelled({{"kind", name}, {"phase", phase}}));
+        jobs.metric.push_back(labelled({{"kind", name_of(kind)}, {"phase", phase}}));
         jobs.metric.back().gauge.value = number(count);
       }
     }
     families.push_back(std::move(jobs));
+    families.push_back(last_failures_of(snapshot.last_failures));
     families.push_back(restarts_of(snapshot.jobs));
     families.push_back(evaluation_of(snapshot.jobs));
     MetricFamily requests =

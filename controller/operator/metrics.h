@@ -38,7 +38,8 @@ struct MetricsSnapshot {
   bool leading = false;
   std::size_t pods = 0;
   std::map<JobKind, std::map<std::string, std::size_t>> jobs_by_phase;
-  std::vector<JobMetrics> jobs;  // existing jobs that have started at least once
+  std::map<JobKind, WallTime> last_failures;  // of existing jobs
+  std::vector<JobMetrics> jobs;               // existing jobs that have started at least once
   std::size_t rendezvous_members = 0;
   std::map<std::string, std::uint64_t> rendezvous_rejections;  // by reason
   std::optional<TcpStoreMetrics> tcpstore;                     // nullopt: not served

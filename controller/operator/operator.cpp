@@ -98,6 +98,7 @@ MetricsSnapshot Operator::snapshot() const {
   for (const JobKind kind : {JobKind::kTrainJob, JobKind::kPyTorchJob}) {
     if (kind == JobKind::kPyTorchJob && !caches_.has_pytorch_jobs()) continue;
     snapshot.jobs_by_phase[kind] = caches_.jobs_by_phase(kind);
+    if (const auto time = caches_.last_failure(kind)) snapshot.last_failures.emplace(kind, *time);
     for (const Caches::Job& job : caches_.jobs_with_results(kind)) {
       snapshot.jobs.push_back({job->namespace_name, job->name, job->value.results, kind});
     }

@@ -8,6 +8,7 @@
 #include "common/contract/labels.h"
 #include "common/contract/training_report.h"
 #include "common/json/members.h"
+#include "common/json/timestamp.h"
 #include "controller/api/decode.h"
 #include "controller/api/defaults.h"
 #include "controller/api/validate.h"
@@ -41,6 +42,11 @@ std::shared_ptr<const JobResults> results_of(const json& status) {
     if (result && value.is_number()) results->evaluation.emplace(*result, value.get<double>());
   }
   return results;
+}
+
+std::optional<WallTime> failure_time_of(const json& status) {
+  if (string_member(status, "phase") != api::to_string(api::Phase::kFailed)) return std::nullopt;
+  return parse_timestamp(string_member(status, "completionTime"));
 }
 
 }  // namespace
@@ -91,7 +97,8 @@ JobRecord make_record(const json& object, const json& own_status) {
       std::move(cbor),
       {integer_member(from, "generation"), !member(from, "deletionTimestamp").is_null()},
       string_member(own_status, "phase"),
-      results_of(own_status)};
+      results_of(own_status),
+      failure_time_of(own_status)};
   record.cbor.shrink_to_fit();
   return record;
 }

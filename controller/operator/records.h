@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/contract/labels.h"
 #include "controller/api/findings.h"
 #include "controller/api/pytorchjob.h"
@@ -54,6 +55,7 @@ struct JobRecord {
   } spec_version;
   std::string phase;                          // from the status; empty: not reconciled yet
   std::shared_ptr<const JobResults> results;  // null: never started
+  std::optional<WallTime> failed_at;          // nullopt: not Failed
 };
 JobRecord record_of_job(const nlohmann::json& object);
 

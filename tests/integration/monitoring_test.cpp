@@ -2,7 +2,9 @@
 // file. tests/e2e/dashboard_test.cpp runs every query of the dashboard.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -134,6 +136,27 @@ TEST_F(DashboardQueries, NamePyTorchJobs) {
   of_workers.push_back(
       {R"(tilewright_evaluation{namespace="a",trainjob="p",worker="0",metric="f1"})", 0.5});
   expect_samples("Evaluation", of_workers, {expected});
+}
+
+// Replicas of one operator export the same numbers.
+TEST_F(DashboardQueries, AddUpTheNumbersOfSeveralOperators) {
+  const auto series = [](const std::string& metric, const std::string& more = "") {
+    return std::vector<Sample>{{metric + "{namespace=\"a\",pod=\"0\"" + more + "}", 5},
+                               {metric + "{namespace=\"a\",pod=\"1\"" + more + "}", 5},
+                               {metric + "{namespace=\"b\",pod=\"0\"" + more + "}", 1}};
+  };
+  const std::vector<Sample> sum = {{"{}", 6}};
+  expect_samples("Jobs by phase",
+                 series("tilewright_controller_jobs", R"(,kind="TrainJob",phase="Failed")"),
+                 {{{R"({phase="Failed"})", 6}}});
+  std::vector<Sample> workers = series("tilewright_controller_pods");
+  std::ranges::copy(series("tilewright_controller_rendezvous_members"),
+                    std::back_inserter(workers));
+  expect_samples("Workers", workers, {sum, sum});
+  std::vector<Sample> queue = series("tilewright_controller_workqueue_depth");
+  std::ranges::copy(series("tilewright_controller_workqueue_in_progress"),
+                    std::back_inserter(queue));
+  expect_samples("Work queue", queue, {sum, sum});
 }
 
 TEST(DashboardFile, HasNamedPanelsThatDoNotOverlap) {

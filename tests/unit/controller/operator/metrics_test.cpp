@@ -31,6 +31,7 @@ TEST(ControllerMetrics, HaveStableNamesAndCurrentValues) {
     snapshot.pods = 11;
     snapshot.jobs_by_phase = {{JobKind::kTrainJob, {{"Running", 3}, {"Pending", 1}}},
                               {JobKind::kPyTorchJob, {{"Running", 2}}}};
+    snapshot.last_failures = {{JobKind::kTrainJob, WallTime(std::chrono::seconds(1'700'000'000))}};
     const JobResults results{{1, 0, 2}, {{"accuracy", 0.875}}};
     if (snapshot.leading) {
       snapshot.jobs = {{"team-a", "mrpc", std::make_shared<const JobResults>(results)}};
@@ -53,6 +54,8 @@ TEST(ControllerMetrics, HaveStableNamesAndCurrentValues) {
            "\ntilewright_controller_pods 11\n",
            "\ntilewright_controller_jobs{kind=\"TrainJob\",phase=\"Running\"} 3\n",
            "\ntilewright_controller_jobs{kind=\"TrainJob\",phase=\"Pending\"} 1\n",
+           "\ntilewright_controller_last_job_failure_timestamp_seconds{kind=\"TrainJob\"} "
+           "1700000000\n",
            "\ntilewright_controller_rendezvous_members 7\n",
            "\ntilewright_controller_rendezvous_rejections_total{reason=\"no_proof\"} 3\n",
            "\ntilewright_controller_tcpstore_connections 5\n",

@@ -110,6 +110,17 @@ TEST(JobRecord, HasNoResultsForAJobThatHasNotStarted) {
   EXPECT_FALSE(record_of_job(whole).results);
 }
 
+TEST(JobRecord, KeepsTheTimeOfAFailureForTheMetrics) {
+  json whole = object();
+  EXPECT_FALSE(record_of_job(whole).failed_at);
+  whole["status"]["completionTime"] = "2026-02-01T00:00:00Z";
+  for (const auto& [phase, time] : {std::pair{"Succeeded", std::optional<WallTime>()},
+                                    std::pair{"Failed", parse_timestamp("2026-02-01T00:00:00Z")}}) {
+    whole["status"]["phase"] = phase;
+    EXPECT_EQ(record_of_job(whole).failed_at, time) << phase;
+  }
+}
+
 TEST(JobRecord, HandlesAJobWithoutAStatus) {
   json whole = object();
   whole.erase("status");
