@@ -5,15 +5,20 @@
 
 #include <iostream>
 #include <regex>
+#include <string>
+#include <vector>
 
 #include "common/contract/ports.h"
+#include "common/host/cpu_list.h"
 #include "tests/e2e/training_job.h"
 
 namespace tilewright {
 namespace {
 
 using nlohmann::json;
+using ::testing::Contains;
 using ::testing::ContainsRegex;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::restricted_pod;
 
@@ -67,8 +72,13 @@ TEST_F(Isolation, AWorkerWithIntegerCpusHasExclusiveCpus) {
   std::smatch own;
   ASSERT_TRUE(std::regex_search(doctor, own, std::regex("allowed CPUs +([0-9]+)\n"))) << doctor;
   EXPECT_THAT(doctor, ContainsRegex("threads per process +1\n"));
-  const std::string others = run_in_pod("other", "grep Cpus_allowed_list /proc/self/status");
-  EXPECT_THAT(others, Not(ContainsRegex("[^0-9]" + own.str(1) + "[^0-9]")));
+  std::string others =
+      run_in_pod("other", "sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status");
+  ASSERT_FALSE(others.empty());
+  others.pop_back();  // the end of the line
+  const std::vector<int> cpus = host::parse_cpu_list(others);
+  ASSERT_THAT(cpus, Not(IsEmpty())) << others;
+  EXPECT_THAT(cpus, Not(Contains(std::stoi(own.str(1))))) << others;
 }
 
 // If policies are enforced, the training shows that the job's own pods can connect. Otherwise every
