@@ -1,5 +1,5 @@
 // Runs the operator with the RBAC permissions of the chart through complete jobs and checks that
-// the permissions and the requests match exactly.
+// the permissions and the requests match exactly. Checks the permissions of users.
 #include <poll.h>
 
 #include <chrono>
@@ -375,20 +375,28 @@ class ChartRbac : public testing::ChartTest {
     EXPECT_THAT(controller_->output(), ::testing::Not(::testing::HasSubstr("forbidden")));
   }
 
-  bool is_allowed(const std::string& verb, const std::string& group, const std::string& resource,
-                  const std::string& space, const std::string& name = "") {
-    const auto judged = admin().post(
-        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-        {{"apiVersion", "authorization.k8s.io/v1"},
-         {"kind", "SubjectAccessReview"},
-         {"spec",
-          {{"user", std::string("system:serviceaccount:") + kOperatorNamespace + ":tilewright"},
-           {"resourceAttributes",
-            {{"verb", verb},
-             {"group", group},
-             {"resource", resource},
-             {"namespace", space},
-             {"name", name}}}}}});
+  // The operator.
+  static bool is_allowed(const std::string& verb, const std::string& group,
+                         const std::string& resource, const std::string& space,
+                         const std::string& name = "") {
+    return user_is_allowed(
+        std::string("system:serviceaccount:") + kOperatorNamespace + ":tilewright", verb, group,
+        resource, space, name);
+  }
+  static bool user_is_allowed(const std::string& user, const std::string& verb,
+                              const std::string& group, const std::string& resource,
+                              const std::string& space, const std::string& name = "") {
+    const auto judged = admin().post("/apis/authorization.k8s.io/v1/subjectaccessreviews",
+                                     {{"apiVersion", "authorization.k8s.io/v1"},
+                                      {"kind", "SubjectAccessReview"},
+                                      {"spec",
+                                       {{"user", user},
+                                        {"resourceAttributes",
+                                         {{"verb", verb},
+                                          {"group", group},
+                                          {"resource", resource},
+                                          {"namespace", space},
+                                          {"name", name}}}}}});
     EXPECT_EQ(judged.status, 201) << judged.message();
     return judged.json()["status"].value("allowed", false);
   }
@@ -483,6 +491,104 @@ TEST_F(ChartRbac, AllowsReadingOnlyTheOperatorsSecret) {
   EXPECT_FALSE(is_allowed("create", "rbac.authorization.k8s.io", "clusterroles", ""));
   EXPECT_FALSE(is_allowed("create", "", "pods/exec", kJobs));
   EXPECT_FALSE(is_allowed("get", "", "pods/log", kJobs));
+}
+
+// The API server runs without the controller that aggregates cluster roles. The users view, edit and
+// admin are bound to the roles with the label for the cluster role of their name instead.
+class ChartUserRoles : public ChartRbac {
+ protected:
+  void bind_users(const std::vector<std::string>& flags) {
+    constexpr const char* kGroup = "rbac.authorization.k8s.io";
+    json items = json::array();
+    for (const json& object : rendered(flags)) {
+      if (object["kind"] != "ClusterRole") continue;
+      const std::string name = object["metadata"]["name"];
+      bool aggregated = false;
+      for (const std::string user : {"view", "edit", "admin"}) {
+        const std::string label = std::string(kGroup) + "/aggregate-to-" + user;
+        if (object["metadata"]["labels"].value(label, "") != "true") continue;
+        aggregated = true;
+        items.push_back(
+            {{"apiVersion", std::string(kGroup) + "/v1"},
+             {"kind", "RoleBinding"},
+             {"metadata",
+              {{"name", name + "-" + user},
+               {"namespace", kJobs},
+               {"labels", object["metadata"]["labels"]}}},
+             {"roleRef", {{"apiGroup", kGroup}, {"kind", "ClusterRole"}, {"name", name}}},
+             {"subjects", {{{"apiGroup", kGroup}, {"kind", "User"}, {"name", user}}}}});
+      }
+      if (aggregated) items.push_back(object);
+    }
+    make_namespace(kJobs);
+    bound_ = true;
+    const json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", items}};
+    kubectl({"apply", "-f", file("roles.json", list.dump()).string()});
+  }
+  void TearDown() override {
+    if (bound_) {
+      const std::string selector = "app.kubernetes.io/name=tilewright";
+      kubectl({"delete", "clusterroles", "-l", selector});
+      kubectl({"delete", "rolebindings", "-l", selector, "-n", kJobs});
+    }
+    ChartRbac::TearDown();
+  }
+
+  // The permissions that the user has for the kind in the namespace, with its subresources.
+  static std::set<Permission> permissions_of(const std::string& user, const std::string& group,
+                                             const std::string& plural, const std::string& space) {
+    std::set<Permission> permissions;
+    for (const char* verb :
+         {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}) {
+      for (const char* subresource : {"", "/status", "/scale"}) {
+        const std::string resource = plural + subresource;
+        if (user_is_allowed(user, verb, group, resource, space)) {
+          permissions.emplace(verb, resource);
+        }
+      }
+    }
+    return permissions;
+  }
+
+ private:
+  bool bound_ = false;
+};
+
+// As the cluster roles view, edit and admin do for Deployments, but only the operator writes the
+// status.
+TEST_F(ChartUserRoles, LetUsersReadOrEditJobs) {
+  ASSERT_NO_FATAL_FAILURE(bind_users({"--set=pytorchjobs.enabled=true"}));
+  for (const auto& [group, plural] :
+       {std::pair<std::string, std::string>{"tilewright.dev", "trainjobs"},
+        {"kubeflow.org", "pytorchjobs"}}) {
+    std::set<Permission> expected;
+    for (const char* verb : {"get", "list", "watch"}) {
+      for (const char* subresource : {"", "/status", "/scale"}) {
+        expected.emplace(verb, plural + subresource);
+      }
+    }
+    for (const std::string user : {"view", "edit", "admin"}) {
+      if (user == "edit") {
+        for (const char* verb : {"create", "update", "patch", "delete", "deletecollection"}) {
+          expected.emplace(verb, plural);
+        }
+        for (const char* verb : {"update", "patch"}) expected.emplace(verb, plural + "/scale");
+      }
+      std::set<Permission> permissions;
+      EXPECT_TRUE(wait_until([&] {
+        permissions = permissions_of(user, group, plural, kJobs);
+        return permissions == expected;
+      })) << user
+          << ":\n"
+          << format_permissions(permissions) << "expected:\n"
+          << format_permissions(expected);
+      EXPECT_EQ(permissions_of(user, group, plural, "default"), std::set<Permission>());
+    }
+  }
+  for (const std::string user : {"view", "edit", "admin"}) {
+    EXPECT_FALSE(user_is_allowed(user, "get", "", "secrets", kJobs)) << user;
+    EXPECT_FALSE(user_is_allowed(user, "create", "", "pods", kJobs)) << user;
+  }
 }
 
 }  // namespace
