@@ -91,5 +91,24 @@ TEST_F(Tarball, SaysThatALibraryOfTheSystemIsNotPreloaded) {
   EXPECT_THAT(result.output, HasSubstr("LD_PRELOAD=/lib/libmissing.so has no effect"));
 }
 
+// The bill of materials could not list it.
+TEST(TarballOfAProgram, WithALibraryOfNoPackageIsRefusedWithItsName) {
+  const std::string missing = testing::missing_for_tarball();
+  if (!missing.empty()) {
+    if (testing::prerequisites_required()) FAIL() << missing;
+    GTEST_SKIP() << missing;
+  }
+  const testing::TemporaryDirectory directory;
+  const CommandResult result = testing::run_script(
+      "cd \"$DIRECTORY\";"
+      "echo 'int foreign(void) { return 0; }' | cc -shared -fPIC -o libforeign.so -xc -;"
+      "echo 'int foreign(void); int main(void) { return foreign(); }' >main.c;"
+      "cc -o tilewright-worker main.c -L. -lforeign -Wl,-rpath,\"$DIRECTORY\";"
+      "\"$SOURCE/docker/tarball\" \"$DIRECTORY/tilewright-worker\" \"$DIRECTORY/packed\"",
+      {{"DIRECTORY", directory.path()}, {"SOURCE", testing::source_dir()}});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.output, HasSubstr("libforeign.so: found in no Debian package"));
+}
+
 }  // namespace
 }  // namespace tilewright
