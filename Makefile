@@ -62,7 +62,7 @@ tarball: build ## packs the worker with its loader and libraries, for any Linux 
 
 # Debian 11 has glibc 2.31 and Linux 5.10; its packages come from the mirror of debootstrap.
 tarball-debian-11: tarball model ## trains with the tarball in a Debian 11 root; needs root, debootstrap and a mirror
-	tests/tarball-root build/tilewright-worker-*.tar.xz bullseye
+	. docker/version.sh && tests/tarball-root "build/tilewright-worker-$$version-x86_64.tar.xz" bullseye
 
 e2e: export KUBECONFIG ?= $(wildcard $(shell tests/cluster/cluster folder)/kubeconfig)
 e2e: test-deps model ## the end-to-end tests on the cluster of KUBECONFIG, by default that of `make cluster`
