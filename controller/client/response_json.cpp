@@ -74,7 +74,8 @@ class TreeBuilder {
 // False if `text` is not JSON.
 template <typename Root>
 bool parse(dom::parser& parser, std::string_view text, Root& root) {
-  return parser.allocate(text.size(), kMaxParsedDepth) == simdjson::SUCCESS &&
+  // simdjson would give memcpy() the null pointer of an empty view.
+  return !text.empty() && parser.allocate(text.size(), kMaxParsedDepth) == simdjson::SUCCESS &&
          parser.parse(text.data(), text.size()).get(root) == simdjson::SUCCESS;
 }
 

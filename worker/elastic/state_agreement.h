@@ -13,7 +13,7 @@ namespace tilewright::elastic {
 // How far a training has come. Ordered: a later one is more advanced.
 struct TrainingPosition {
   std::int64_t step = -1;  // completed optimizer steps; -1: there is no complete state
-  int stage = 0;           // what has been done after that step; see train::TrainingState
+  int stage = 0;           // what has been done after that step; see train::TrainingProgress
   auto operator<=>(const TrainingPosition&) const = default;  // NOLINT: clang-tidy 14
   bool complete() const { return step >= 0; }
 };

@@ -5,7 +5,6 @@
 #include <functional>
 
 #include "common/base/random.h"
-#include "common/base/sha256.h"
 #include "common/contract/log_lines.h"
 #include "common/contract/training_report.h"
 #include "worker/checkpoint/model_config.h"
@@ -13,6 +12,7 @@
 #include "worker/collectives/exchange.h"
 #include "worker/collectives/streams.h"
 #include "worker/kernels/gemm/peak.h"
+#include "worker/train/agreement.h"
 #include "worker/train/checkpoint_writer.h"
 #include "worker/train/collective_limits.h"
 #include "worker/train/connector.h"
@@ -32,84 +32,10 @@ namespace {
 constexpr char kLeaves[] = "leaves";       // a worker's report at a step boundary
 constexpr const char* kResume = "resume";  // rank 0's answer: the output directory is this job's
 
-constexpr std::size_t kMaxReportBytes = 512;
-
-// Runs `call` on rank 0 and sends its result to all ranks. If it throws a Failure, all ranks throw
-// the same.
-std::string run_on_rank0(collectives::Mesh& mesh, const std::function<std::string()>& call) {
-  nlohmann::json outcome;
-  if (mesh.rank() == 0) {
-    try {
-      outcome["result"] = call();
-    } catch (const Failure& failure) {
-      outcome = {{"code", static_cast<int>(failure.code())}, {"error", failure.what()}};
-    }
-  }
-  const std::string text = collectives::broadcast_string(
-      mesh, 0, outcome.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-      kMaxCollectiveBytes, collective_deadline());
-  try {
-    outcome = nlohmann::json::parse(text);
-    if (!outcome.contains("error")) return outcome.at("result");
-    throw Failure(static_cast<ExitCode>(outcome.at("code").get<int>()), outcome.at("error"));
-  } catch (const nlohmann::json::exception& error) {
-    throw Failure(ExitCode::kPeerLost,
-                  fmt::format("rank 0 sent an invalid result: {}", error.what()));
-  }
-}
-
 // Whether a failure ends only the membership epoch: a peer was lost, or a newer process writes to
 // the output directory, so that this one has missed a change of the membership.
 bool ends_epoch(ExitCode code) {
   return code == ExitCode::kPeerLost || code == ExitCode::kSuperseded;
-}
-
-std::string encode(const elastic::StateReport& report) {
-  return nlohmann::json{{"settings", report.settings},     {"step", report.position.step},
-                        {"stage", report.position.stage},  {"checkpoint", report.checkpoint_step},
-                        {"evaluation", report.evaluation}, {"epoch", report.epoch}}
-      .dump();
-}
-
-elastic::StateReport decode_report(const std::string& text) {
-  try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    elastic::StateReport report;
-    json.at("settings").get_to(report.settings);
-    json.at("step").get_to(report.position.step);
-    json.at("stage").get_to(report.position.stage);
-    json.at("checkpoint").get_to(report.checkpoint_step);
-    json.at("evaluation").get_to(report.evaluation);
-    json.at("epoch").get_to(report.epoch);
-    return report;
-  } catch (const nlohmann::json::exception& error) {
-    throw Failure(ExitCode::kPeerLost,
-                  fmt::format("a worker sent an invalid report of its state: {}", error.what()));
-  }
-}
-
-// Throws a Failure that names the first setting in which a rank differs from rank 0.
-[[noreturn]] void refuse_inconsistent(const Job& job, collectives::Mesh& mesh, ExitCode code) {
-  nlohmann::json settings = job.fingerprint;
-  settings.update(job.evaluation_fingerprint);
-  const std::string own = settings.dump();
-  const auto all = collectives::all_gather(mesh, own, kMaxCollectiveBytes, collective_deadline());
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    const auto expected = nlohmann::json::parse(all[0], nullptr, false);
-    const auto other = nlohmann::json::parse(all[rank], nullptr, false);
-    for (const auto& [name, value] : expected.items()) {
-      if (!other.contains(name) || other[name] != value) {
-        throw Failure(
-            code, fmt::format("rank {} has {} = {}, rank 0 has {}: all workers of a job need the "
-                              "same flags, model and data",
-                              rank, name, other.contains(name) ? other[name].dump() : "nothing",
-                              value.dump()));
-      }
-    }
-    throw Failure(code, fmt::format("rank {} has different settings from rank 0", rank));
-  }
-  throw Failure(code, "the workers have different settings");
 }
 
 // Checks that processes that share memory fit into it together. Processes that were in an earlier
@@ -347,26 +273,6 @@ class TrainingRun {
     start_logged_ = false;
   }
 
-  // What all workers continue from. Refuses workers whose flags, model or data differ, because the
-  // sum of their gradients or the metrics of their evaluation would be wrong. Collective.
-  elastic::StateAgreement agree(collectives::Mesh& mesh, std::int64_t resume_step) {
-    const elastic::StateReport own{sha256_hex(job_.fingerprint.dump()), trainer_->position(),
-                                   trainer_->last_checkpoint_step(),
-                                   sha256_hex(job_.evaluation_fingerprint.dump()), state_epoch_};
-    std::vector<elastic::StateReport> reports;
-    for (const std::string& text :
-         collectives::all_gather(mesh, encode(own), kMaxReportBytes, collective_deadline())) {
-      reports.push_back(decode_report(text));
-    }
-    elastic::StateAgreement agreement = elastic::agree_on_state(reports, resume_step);
-    const std::vector<int>& wrong = agreement.inconsistent;
-    if (wrong.empty()) return agreement;
-    // Only a new worker exits; the survivors continue without it.
-    const bool survives =
-        own.position.complete() && std::ranges::find(wrong, mesh.rank()) == wrong.end();
-    refuse_inconsistent(job_, mesh, survives ? ExitCode::kPeerLost : ExitCode::kUsage);
-  }
-
   // False: the workers stopped before the last step to form the next membership epoch.
   bool run_epoch(const Connection& connection) {
     collectives::Mesh& mesh = *connection.mesh;
@@ -375,7 +281,13 @@ class TrainingRun {
     // A rank 0 that stays rank 0 continues to write, and the others do not wait for it.
     const bool keeps_output = mesh.rank() == 0 && trainer_->keeps_output();
     if (!keeps_output) trainer_->finish_checkpoint_of_epoch();
-    const elastic::StateAgreement agreement = agree(mesh, connection.resume_step);
+    const elastic::StateAgreement agreement =
+        agree_on_state(mesh, job_,
+                       {.settings = {},
+                        .position = trainer_->position(),
+                        .checkpoint_step = trainer_->last_checkpoint_step(),
+                        .epoch = state_epoch_},
+                       connection.resume_step);
     if (options_.output_dir_of_one || session_.has_uid_of_agent()) adopt_output(mesh, agreement);
     trainer_->begin_epoch(mesh);
     check_memory_across_ranks(*trainer_, mesh, new_worker_);
