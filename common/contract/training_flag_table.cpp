@@ -252,14 +252,18 @@ std::vector<TrainingFlag> working_flags() {
               "leave. All examples of a step have the same weight: in a shorter last step of an "
               "epoch the Trainer averages the means of micro-batches and processes, and repeats "
               "examples to fill the batches of all processes."),
-      boolean("gradient_checkpointing", &Settings::gradient_checkpointing,
-              "recompute activations in the backward pass instead of keeping those of all layers: "
-              "less memory, more time, the same weights"),
+      alias(boolean("gradient_checkpointing", &Settings::gradient_checkpointing,
+                    "recompute activations in the backward pass instead of keeping those of all "
+                    "layers: less memory, more time, the same weights"),
+            "activation_checkpointing"),
       differs(determines_weights(boolean("group_by_length", &Settings::group_by_length,
                                          "put examples of similar length into one batch")),
               "Groups as the Trainer does, from another random order (worker/train/data_order.h). "
               "Without "
               "padding it saves no time."),
+      differs(choice("train_sampling_strategy", &Settings::train_sampling_strategy,
+                     {"random", "group_by_length"}, "transformers 5's name of group_by_length"),
+              "The Trainer's sequential and batch_rebalance are not implemented."),
       differs(determines_weights(boolean("dataloader_drop_last", &Settings::dataloader_drop_last,
                                          "drop the incomplete last batch of each epoch")),
               "In training only. The Trainer also leaves the last examples out of evaluations and "
@@ -309,9 +313,9 @@ std::vector<TrainingFlag> working_flags() {
               "cosine_warmup_with_min_lr and warmup_stable_decay are not implemented."),
       determines_weights(number("warmup_ratio", &Settings::warmup_ratio, 0, 1,
                                 "fraction of all steps that are warm-up steps")),
-      determines_weights(integer("warmup_steps", &Settings::warmup_steps, 0, kNoMaximum,
-                                 "warm-up steps, in which the learning rate rises; overrides "
-                                 "warmup_ratio; 0: unset")),
+      determines_weights(steps("warmup_steps", &Settings::warmup_steps, 0,
+                               "warm-up steps, in which the learning rate rises; overrides "
+                               "warmup_ratio; 0: unset")),
       dropout("hidden_dropout_prob", &Settings::hidden_dropout_prob,
               "dropout of hidden states; -1: as in the model's config.json"),
       dropout("attention_probs_dropout_prob", &Settings::attention_probs_dropout_prob,

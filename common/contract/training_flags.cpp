@@ -219,6 +219,16 @@ Error unknown_flag(std::string_view name) {
     return {ExitCode::kUsage, fmt::format("--{}: ambiguous flag, expected one of {}", excerpt(name),
                                           fmt::join(names, ", "))};
   }
+  constexpr std::array kOfRunClassification = {"text_column_names", "text_column_delimiter",
+                                               "label_column_name", "remove_columns",
+                                               "metric_name",       "shuffle_seed"};
+  if (std::ranges::find(kOfRunClassification, with_underscores(name)) !=
+      std::end(kOfRunClassification)) {
+    return {ExitCode::kUsage,
+            fmt::format("--{}: a flag of run_classification.py, expected those of run_glue.py: the "
+                        "columns of a file are sentence1, sentence2 and label",
+                        excerpt(name))};
+  }
   const std::string hint =
       candidates.empty() ? std::string(nearest_training_flag(name)) : candidates.front().name;
   return {ExitCode::kUsage, fmt::format("--{}: unknown flag{}", excerpt(name),

@@ -58,6 +58,7 @@ struct TrainingSettings {
   std::int64_t gradient_accumulation_steps = 1;
   bool gradient_checkpointing = false;
   bool group_by_length = false;
+  std::string train_sampling_strategy = "random";
   bool dataloader_drop_last = false;
 
   double learning_rate = 5e-5;
@@ -71,7 +72,7 @@ struct TrainingSettings {
   std::int64_t max_steps = -1;
   std::string lr_scheduler_type = "linear";
   double warmup_ratio = 0;
-  std::int64_t warmup_steps = 0;
+  double warmup_steps = 0;
   float hidden_dropout_prob = -1;
   float attention_probs_dropout_prob = -1;
   float classifier_dropout = -1;

@@ -69,6 +69,7 @@ std::vector<TrainingFlag> flags_without_effect() {
       "results are in the log, in trainer_state.json and at /metrics";
   constexpr std::string_view kNothingUploaded = "nothing is uploaded";
   constexpr std::string_view kMemory = "buffers are allocated once, at the start";
+  constexpr std::string_view kRecomputation = "activations are recomputed in one way only";
   constexpr std::string_view kOneWriter = "only rank 0 logs and writes files";
   return {
       without_effect("use_cpu", kBool, kCpu),
@@ -88,12 +89,16 @@ std::vector<TrainingFlag> flags_without_effect() {
       without_effect("ddp_find_unused_parameters", kBool, kOwnTransport),
       without_effect("ddp_bucket_cap_mb", kInt, kOwnTransport),
       without_effect("ddp_broadcast_buffers", kBool, kOwnTransport),
+      without_effect("ddp_static_graph", kBool, kOwnTransport),
       without_effect("ddp_timeout", kInt, "each operation has its own timeout"),
       without_effect("local_rank", kInt, "the rank comes from the rendezvous"),
       differs(without_effect("optim", {"adamw_torch", "adamw_torch_fused", "adamw_hf"},
                              "all three are AdamW"),
               "The Trainer has some 40 optimizers, such as adafactor, sgd and lion. Only AdamW is "
               "implemented."),
+      without_effect("enable_jit_checkpoint", kBool,
+                     "SIGTERM always writes a checkpoint at the next step boundary"),
+      without_effect("use_cache", kBool, "encoders have no cache of past states"),
       without_effect("full_determinism", kBool, "an exact training is deterministic"),
       without_effect("use_fast_tokenizer", kBool, "there is one tokenizer"),
       without_effect("trust_remote_code", kBool, "no code is loaded"),
@@ -105,9 +110,11 @@ std::vector<TrainingFlag> flags_without_effect() {
       without_effect("dataloader_prefetch_factor", kInt, kBatches),
       without_effect("dataloader_pin_memory", kBool, kBatches),
       without_effect("dataloader_persistent_workers", kBool, kBatches),
+      without_effect("dataloader_in_order", kBool, kBatches),
+      without_effect("dataloader_multiprocessing_context", kString, kBatches),
       without_effect("length_column_name", kString, "lengths are counted in tokens"),
-      without_effect("gradient_checkpointing_kwargs", kString,
-                     "activations are recomputed in one way only"),
+      without_effect("gradient_checkpointing_kwargs", kString, kRecomputation),
+      without_effect("activation_checkpointing_kwargs", kString, kRecomputation),
       without_effect("torch_empty_cache_steps", kInt, kMemory),
       without_effect("eval_accumulation_steps", kInt, kMemory),
       without_effect("auto_find_batch_size", kBool,
@@ -130,6 +137,8 @@ std::vector<TrainingFlag> flags_without_effect() {
       without_effect("save_on_each_node", kBool, kOneWriter),
       without_effect("project", kString, kReports),
       without_effect("trackio_space_id", kString, kReports),
+      without_effect("trackio_bucket_id", kString, kReports),
+      without_effect("trackio_static_space_id", kString, kReports),
       without_effect("hub_model_id", kString, kNothingUploaded),
       without_effect("hub_strategy", kString, kNothingUploaded),
       secret(without_effect("hub_token", kString, kNothingUploaded)),

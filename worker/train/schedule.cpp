@@ -98,10 +98,11 @@ Schedule make_schedule(const TrainingSettings& settings, std::int64_t examples,
           : static_cast<std::int64_t>(std::ceil(settings.num_train_epochs *
                                                 static_cast<double>(schedule.steps_per_epoch)));
   schedule.warmup_steps =
-      settings.warmup_steps > 0
-          ? settings.warmup_steps
-          : static_cast<std::int64_t>(
-                std::ceil(settings.warmup_ratio * static_cast<double>(schedule.total_steps)));
+      settings.warmup_steps >= 1
+          ? static_cast<std::int64_t>(settings.warmup_steps)
+          : static_cast<std::int64_t>(std::ceil(
+                (settings.warmup_steps > 0 ? settings.warmup_steps : settings.warmup_ratio) *
+                static_cast<double>(schedule.total_steps)));
   // As in transformers, only the others have a warm-up.
   if (settings.lr_scheduler_type == "constant") schedule.warmup_steps = 0;
   schedule.logging_steps = count_steps(settings.logging_steps, schedule.total_steps);

@@ -165,6 +165,7 @@ Settings make_settings(const TrainingArguments& arguments, const Machine& machin
     settings.bf16 = machine.has_bf16;
   }
   settings.exact = is_exact(settings);
+  if (settings.train_sampling_strategy == "group_by_length") settings.group_by_length = true;
   if (settings.max_grad_norm < 0) settings.max_grad_norm = 0;
   if (settings.save_total_limit < 0) settings.save_total_limit = 0;
   if (settings.init_seed < 0) settings.init_seed = settings.seed;

@@ -6,6 +6,7 @@
 schedules.json: the learning rate of every step, as the schedulers of transformers compute it.
 metrics.json: metrics and the lines that Trainer.log_metrics prints for them.
 training_arguments.txt: the names of the fields of TrainingArguments.
+training_arguments_5.txt: those of transformers 5.24.0; --fields FILE writes those of the installed version alone.
 arguments.json: command lines as HfArgumentParser reads them, a TrainingArguments as its to_json_string()
     writes it, and the steps at which the Trainer's DefaultFlowCallback logs, evaluates and saves.
 vocab.txt: a vocabulary for tests/golden/data/small_d64.
@@ -319,20 +320,28 @@ def arguments():
             "dumped": json.loads(dumped.to_json_string()), "steps": steps()}
 
 
+def write_fields(path):
+    fields = [field.name for field in dataclasses.fields(transformers.TrainingArguments)
+              if not field.name.startswith("_")]
+    path.write_text("\n".join(fields) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, required=True)
-    out = parser.parse_args().out
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--fields", type=pathlib.Path)
+    args = parser.parse_args()
+    if args.fields:
+        return write_fields(args.fields)
+    out = args.out
     (out / "schedules.json").write_text(json.dumps(schedules(), indent=1) + "\n")
     (out / "metrics.json").write_text(json.dumps(metrics(), indent=1) + "\n")
     (out / "predictions.json").write_text(json.dumps(predictions(out), indent=1) + "\n")
     (out / "label_smoothing.json").write_text(json.dumps(label_smoothing(out), indent=1) + "\n")
     answers = json.dumps(question_answering(out), indent=1) + "\n"
     (out / "question_answering/answers.json").write_text(answers)
-    fields = [field.name for field in dataclasses.fields(transformers.TrainingArguments)
-              if not field.name.startswith("_")]
-    (out / "training_arguments.txt").write_text("\n".join(fields) + "\n")
+    write_fields(out / "training_arguments.txt")
     (out / "arguments.json").write_text(json.dumps(arguments(), indent=1) + "\n")
 
 

@@ -99,13 +99,31 @@ TEST(TrainingFlags, HaveHuggingFaceDefaults) {
 
 // The fields of transformers' TrainingArguments, from tests/golden/train/write_goldens.py.
 TEST(TrainingFlags, KnowEveryFieldOfTrainingArguments) {
-  std::ifstream file(testing::source_dir() / "tests/golden/train/training_arguments.txt");
-  ASSERT_TRUE(file.is_open());
-  int fields = 0;
-  for (std::string name; std::getline(file, name); ++fields) {
-    EXPECT_NE(find_training_flag(name), nullptr) << name;
+  for (const char* version : {"training_arguments.txt", "training_arguments_5.txt"}) {
+    std::ifstream file(testing::source_dir() / "tests/golden/train" / version);
+    ASSERT_TRUE(file.is_open());
+    int fields = 0;
+    for (std::string name; std::getline(file, name); ++fields) {
+      EXPECT_NE(find_training_flag(name), nullptr) << name;
+    }
+    EXPECT_GT(fields, 100);
   }
-  EXPECT_GT(fields, 100);
+}
+
+TEST(TrainingArguments, AcceptTheSpellingsOfTransformers5) {
+  const auto parsed =
+      parse({"--warmup_steps", "0.1", "--activation_checkpointing", "--train_sampling_strategy",
+             "group_by_length", "--use_cache", "False", "--trackio_static_space_id", "False"});
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(parsed->settings().warmup_steps, 0.1);
+  EXPECT_TRUE(parsed->settings().gradient_checkpointing);
+  EXPECT_EQ(parsed->settings().train_sampling_strategy, "group_by_length");
+  EXPECT_EQ(parse({"--train_sampling_strategy=sequential"}).error().message,
+            "--train_sampling_strategy: found sequential, expected one of random, group_by_length");
+  EXPECT_EQ(
+      parse({"--warmup_steps=1.5"}).error().message,
+      "--warmup_steps: found 1.5, expected an integer of at least 0, or a fraction below 1 of "
+      "all steps");
 }
 
 TEST(TrainingArguments, AcceptEqualsSpaceAndBareBooleanSyntax) {
@@ -430,6 +448,9 @@ TEST(TrainingArguments, RejectInvalidValuesWithOneMessage) {
        "--ddp_backend: found nccl, expected one of ccl, gloo, mpi, shm, tcp"},
       {{"--optim=adafactor"},
        "--optim: found adafactor, expected one of adamw_torch, adamw_torch_fused, adamw_hf"},
+      {{"--text_column_names=text"},
+       "--text_column_names: a flag of run_classification.py, expected those of run_glue.py: the "
+       "columns of a file are sentence1, sentence2 and label"},
       {{"--no_seed"}, "--no_seed: unknown flag; did you mean --seed?"},
       {{"--config"}, "--config: found no value, expected a JSON file of flags"},
       {{"--do_train", "arguments.json"},

@@ -71,6 +71,10 @@ TEST(Schedule, AcceptsWarmUpAsARatioOfAllSteps) {
   settings.max_steps = 95;
   settings.warmup_ratio = 0.1;
   EXPECT_EQ(make_schedule(settings, 100, 10).warmup_steps, 10);
+  settings.warmup_steps = 0.2;  // as in transformers 5
+  EXPECT_EQ(make_schedule(settings, 100, 10).warmup_steps, 19);
+  settings.warmup_steps = 1;
+  EXPECT_EQ(make_schedule(settings, 100, 10).warmup_steps, 1);
 }
 
 TEST(Schedule, ConstantLearningRateDoesNotChange) {

@@ -412,6 +412,13 @@ TEST(Settings, SeedTheOrderOfExamplesByDataSeed) {
   EXPECT_EQ(resolve({"--seed=3", "--data_seed=0"}).data_seed, 0);
 }
 
+TEST(Settings, GroupByLengthAsTransformers5Names) {
+  EXPECT_FALSE(resolve({"--train_sampling_strategy=random"}).group_by_length);
+  const Settings grouped = resolve({"--train_sampling_strategy=group_by_length"});
+  EXPECT_TRUE(grouped.group_by_length);
+  EXPECT_EQ(fingerprint(grouped), fingerprint(resolve({"--group_by_length"})));
+}
+
 TEST(Fingerprint, DiffersBetweenPaddedAndPackedTraining) {
   Settings packed;
   Settings padded;
