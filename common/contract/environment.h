@@ -30,8 +30,8 @@ inline constexpr Variable kVariables[] = {
     {"TILEWRIGHT_WORKER_INDEX", "tilewright-worker", "operator, tilewright up, agent", "0",
      "Index of the worker, 0 to maxReplicas - 1."},
     {"TILEWRIGHT_METRICS_ADDRESS", "tilewright-worker", "operator", "",
-     "`host:port` where the worker's first process serves `/metrics`. Without it the worker serves "
-     "no metrics."},
+     "`host:port`, or `:port` for all addresses, where the worker's first process serves "
+     "`/metrics`. Without it the worker serves no metrics."},
     {"TILEWRIGHT_TRANSPORT_PORT", "tilewright-worker", "operator, agent", "",
      "Port on which the worker's first process listens for other workers; process n uses the port "
      "plus n. Without it the system picks a free port."},

@@ -1,5 +1,7 @@
 #include "controller/cluster/objects.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "common/contract/environment.h"
@@ -65,8 +67,7 @@ json environment_of(const api::TrainJob& job, std::int64_t index, const std::str
        api::worker_environment(bare, {rendezvous, job_key_path(), index})) {
     list.push_back({{"name", name}, {"value", value}});
   }
-  list.push_back(
-      {{"name", env::kMetricsAddress}, {"value", "0.0.0.0:" + std::to_string(kWorkerMetricsPort)}});
+  list.push_back({{"name", env::kMetricsAddress}, {"value", worker_metrics_address()}});
   // The NetworkPolicy opens only this port.
   list.push_back({{"name", env::kTransportPort}, {"value", std::to_string(kTransportPort)}});
   if (!api::sets_any(job, {env::kHfHome, env::kXdgCacheHome})) {
@@ -264,6 +265,8 @@ std::string secret_name(const api::ObjectMeta& job, const std::string& key_id) {
 }
 std::string network_policy_name(const api::TrainJob& job) { return job.metadata.name; }
 std::string pod_group_name(const api::TrainJob& job) { return job.metadata.name; }
+
+std::string worker_metrics_address() { return fmt::format(":{}", kWorkerMetricsPort); }
 
 json build_pod(const api::TrainJob& job, std::int64_t index, const PodOptions& options) {
   json pod = {{"apiVersion", "v1"}, {"kind", "Pod"}};

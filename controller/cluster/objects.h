@@ -33,6 +33,9 @@ struct PodOptions {
   std::string gang_scheduler = {};  // of the operator (gang_scheduler.h); empty: none
 };
 
+// Where a worker's first process serves /metrics: at all addresses of its pod, IPv4 and IPv6.
+std::string worker_metrics_address();
+
 // Adds the constraint to the required node affinity of a pod's spec.
 void constrain_nodes(const policy::NodeConstraint& constraint, nlohmann::json& spec);
 

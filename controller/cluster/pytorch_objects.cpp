@@ -181,7 +181,7 @@ Variables tilewright_variables(const api::PyTorchJob& job, int worker_index,
                     {env::kJobKeyFile, job_key_path()},
                     {env::kRendezvous, options.rendezvous},
                     {env::kWorkerIndex, std::to_string(worker_index)},
-                    {env::kMetricsAddress, fmt::format("0.0.0.0:{}", kWorkerMetricsPort)},
+                    {env::kMetricsAddress, worker_metrics_address()},
                     {env::kTransportPort, std::to_string(kTransportPort)}};
   if (uses_tls(job)) list.emplace_back(env::kTls, "true");
   // Never changes, so a recreated pod expands $(date ...) in its command as the first one did.

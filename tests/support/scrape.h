@@ -12,9 +12,9 @@
 namespace tilewright::testing {
 
 // The answer to GET /metrics, with its header.
-inline std::string scrape(std::uint16_t port) {
+inline std::string scrape(std::uint16_t port, const std::string& host = "127.0.0.1") {
   const net::Wait wait = net::within(std::chrono::seconds(30));
-  net::Socket socket = net::connect_to({"127.0.0.1", port}, wait).or_throw();
+  net::Socket socket = net::connect_to({host, port}, wait).or_throw();
   const std::string request = "GET /metrics HTTP/1.1\r\nHost: worker\r\n\r\n";
   socket.write_all(std::as_bytes(std::span(request)), wait).or_throw();
   std::string answer;

@@ -117,7 +117,8 @@ TEST(Pod, SetsRuntimeVariablesBeforeThoseOfTheManifest) {
   EXPECT_EQ(named(env, "TILEWRIGHT_JOB_UID").at("value"), "uid-1");
   EXPECT_EQ(named(env, "TILEWRIGHT_RENDEZVOUS").at("value"), "10.0.0.7:29400");
   EXPECT_EQ(named(env, "TILEWRIGHT_WORKER_INDEX").at("value"), "1");
-  EXPECT_EQ(named(env, "TILEWRIGHT_METRICS_ADDRESS").at("value"), "0.0.0.0:9400");
+  EXPECT_EQ(named(env, "TILEWRIGHT_METRICS_ADDRESS").at("value"), ":9400")
+      << "all addresses, IPv4 and IPv6";
   EXPECT_EQ(named(env, "TILEWRIGHT_TRANSPORT_PORT").at("value"), "29500")
       << "the NetworkPolicy opens only this port";
   EXPECT_EQ(env.at(env.size() - 2),

@@ -243,6 +243,7 @@ TEST(PyTorchPod, AddsTheRendezvousToTheContainerPytorchOnly) {
               ::testing::IsSupersetOf(
                   {Pair("OMP_NUM_THREADS", "56"), Pair("TILEWRIGHT_RENDEZVOUS", "10.0.0.7:29400"),
                    Pair("TILEWRIGHT_JOB_UID", "0123456789"), Pair("TILEWRIGHT_WORKER_INDEX", "2"),
+                   Pair("TILEWRIGHT_METRICS_ADDRESS", ":9400"),
                    Pair("TILEWRIGHT_JOB_KEY_FILE", "/var/run/tilewright/job-key")}));
   EXPECT_EQ(trainer["volumeMounts"].size(), 2U);
   for (const auto& [name, value] : variables(container(pod, "logger"))) {

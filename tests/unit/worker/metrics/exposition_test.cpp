@@ -95,6 +95,15 @@ TEST(Exposition, ShowsOnePhaseAtATime) {
               AllOf(HasSubstr("phase=\"evaluating\""), Not(HasSubstr("phase=\"training\""))));
 }
 
+TEST(Exposition, ServesIpv4AndIpv6WithoutAHost) {
+  const auto exposition =
+      Exposition::serve(net::parse_address(":0").or_throw(), {"mrpc", 1, 0}).or_throw();
+  for (const std::string host : {"127.0.0.1", "::1"}) {
+    if (!net::Listener::bind({host, 0}).ok()) continue;  // a system without IPv6
+    EXPECT_THAT(scrape(exposition->port(), host), HasSubstr("200 OK")) << host;
+  }
+}
+
 TEST(Exposition, AnAddressInUseIsAnError) {
   const auto first = serve();
   const auto second = Exposition::serve({"127.0.0.1", first->port()}, {"mrpc", 0, 0});
