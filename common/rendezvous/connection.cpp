@@ -13,8 +13,6 @@ constexpr std::size_t kReadBytes = 64 << 10;
 // The connection closes if its output queue exceeds this size, which is many times that of an
 // assignment of kMaxWorld peers.
 constexpr std::size_t kMaxOutputBytes = 8 << 20;
-// An empty queue keeps this much memory for heartbeat replies.
-constexpr std::size_t kKeptOutputBytes = 4 << 10;
 
 }  // namespace
 
@@ -81,14 +79,14 @@ Status Connection::take_input(const FindKey& find_key, std::vector<std::string>&
     const net::SecretKey* key = find_key(job_uid());
     handshake_.emplace(net::Role::kServer, key != nullptr ? key->clone() : net::SecretKey::random(),
                        proof_context(job_uid()));
-    output_ += handshake_->take_output();
+    output_.append(handshake_->take_output());
     stage_ = Stage::kAuthenticating;
   }
   while (stage_ == Stage::kAuthenticating) {
     const std::optional<std::string> bytes = take(handshake_->wanted());
     if (!bytes) return {};
     if (Status status = handshake_->feed(*bytes); !status.ok()) return status;
-    output_ += handshake_->take_output();
+    output_.append(handshake_->take_output());
     if (!handshake_->complete()) continue;
     handshake_.reset();
     stage_ = Stage::kAuthenticated;
@@ -104,12 +102,11 @@ Status Connection::take_input(const FindKey& find_key, std::vector<std::string>&
 
 Status Connection::write() {
   while (!output_.empty()) {
-    const Result<std::size_t> sent = socket_.try_write(std::as_bytes(std::span(output_)));
+    const Result<std::size_t> sent = socket_.try_write(std::as_bytes(std::span(output_.front())));
     if (!sent.ok()) return sent.error();
     if (*sent == 0) break;
-    output_.erase(0, *sent);
+    output_.remove(*sent);
   }
-  if (output_.empty() && output_.capacity() > kKeptOutputBytes) output_.shrink_to_fit();
   if (output_.size() > kMaxOutputBytes)
     return Error{ExitCode::kPeerLost, socket_.peer() + " does not read its messages"};
   return {};
@@ -122,18 +119,25 @@ void Connection::reject(const std::string& reason) {
   net::MessageReader empty(kMaxMessageBytes);
   std::swap(reader_, empty);
   // A peer that does not read its messages would not read the reason either.
-  if (output_.size() > kReadBytes) {
-    output_.clear();
-    output_.shrink_to_fit();
-  } else {
+  if (write().ok() && output_.empty()) {
     send(Unavailable{reason});
+  } else {
+    output_.clear();
   }
 }
 
 void Connection::send(const ServerMessage& message) {
   const std::string payload = encode(message);
-  output_ += net::message_prefix(payload.size());
-  output_ += payload;
+  output_.append(net::message_prefix(payload.size()));
+  output_.append(payload);
+}
+
+void Connection::send(const EncodedAssignment& assignment, const SharedText& peers) {
+  output_.append(
+      net::message_prefix(assignment.before.size() + peers->size() + assignment.after.size()));
+  output_.append(assignment.before);
+  output_.append(peers);
+  output_.append(assignment.after);
 }
 
 }  // namespace tilewright::rendezvous

@@ -15,6 +15,7 @@
 #include "common/net/tls.h"
 #include "common/rendezvous/limits.h"
 #include "common/rendezvous/messages.h"
+#include "common/rendezvous/output_queue.h"
 
 namespace tilewright::rendezvous {
 
@@ -31,6 +32,8 @@ class Connection {
   // Sends as much of the queued output as the socket accepts.
   Status write();
   void send(const ServerMessage& message);
+  // `peers`: encode_peers() of the assignment's epoch.
+  void send(const EncodedAssignment& assignment, const SharedText& peers);
   // Half-closes the connection: the peer reads the sent bytes and then the end of the stream. A
   // full close could discard bytes in flight.
   void shutdown_write() { socket_.shutdown_write(); }
@@ -44,10 +47,12 @@ class Connection {
   const std::string& job_uid() const { return hello_.job_uid; }
   int protocol_version() const { return hello_.version; }
 
-  // Memory of messages that are incomplete or that the peer has not read.
+  // Memory of messages that are incomplete or that the peer has not read, without shared texts.
   std::size_t buffered_bytes() const {
-    return input_.capacity() + reader_.capacity() + output_.capacity();
+    return input_.capacity() + reader_.capacity() + output_.memory();
   }
+  // With shared texts, of which an earlier epoch's may be held by this connection alone.
+  std::size_t held_bytes() const { return buffered_bytes() + output_.shared_bytes(); }
   // Discards what is buffered and sends the reason, for a connection that the caller then closes.
   void reject(const std::string& reason);
   bool peer_closed() const { return socket_.peer_closed(); }
@@ -75,7 +80,7 @@ class Connection {
   Hello hello_;
   std::optional<net::Handshake> handshake_;
   net::MessageReader reader_{kMaxMessageBytes};
-  std::string output_;
+  OutputQueue output_;
 };
 
 }  // namespace tilewright::rendezvous

@@ -1,6 +1,7 @@
 #include "common/rendezvous/membership.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -90,6 +91,13 @@ std::optional<MonotonicTime> next_deadline(const State& state) {
   return next;
 }
 
+SharedPeers peers_of(const State& state) {
+  std::vector<Peer> peers;
+  peers.reserve(state.epoch_members.size());
+  for (const EpochMember& epoch_member : state.epoch_members) peers.push_back(epoch_member.peer);
+  return std::make_shared<const std::vector<Peer>>(std::move(peers));
+}
+
 Assignment assignment_of(const State& state, int rank) {
   Assignment assignment;
   assignment.epoch = state.latest_epoch;
@@ -102,7 +110,6 @@ Assignment assignment_of(const State& state, int rank) {
       state.epoch_members.at(static_cast<std::size_t>(rank)).peer.who.process.worker_index;
   for (int i = 0; i < assignment.world; ++i) {
     const Peer& peer = state.epoch_members[static_cast<std::size_t>(i)].peer;
-    assignment.peers.push_back(peer);
     if (peer.who.process.worker_index != index) continue;
     if (i < rank) ++assignment.local_rank;
     ++assignment.local_world;

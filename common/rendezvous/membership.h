@@ -46,6 +46,7 @@
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -114,9 +115,13 @@ using Event = std::variant<Join, Heartbeat, Finished, Leave, ConnectionClosed, W
 
 // --- actions ---
 
+// By rank. All members of an epoch share one list, so that the actions are linear in their number.
+using SharedPeers = std::shared_ptr<const std::vector<Peer>>;
+
 struct Assign {
   MemberId to;
-  Assignment assignment;
+  Assignment assignment;  // without its peers
+  SharedPeers peers;
 };
 // The member's epoch has ended: it aborts its collectives and joins again, or exits if the job has
 // finished.
@@ -256,7 +261,9 @@ MonotonicTime member_deadline(const State& state, const Member& member);
 // When step(Tick) is due; nullopt: not before another event.
 std::optional<MonotonicTime> next_deadline(const State& state);
 
-// The assignment of one rank of the current epoch.
+// The members of the current epoch.
+SharedPeers peers_of(const State& state);
+// The assignment of one rank of the current epoch, without its peers.
 Assignment assignment_of(const State& state, int rank);
 
 }  // namespace tilewright::rendezvous

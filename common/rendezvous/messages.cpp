@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "common/base/check.h"
 #include "common/contract/training_report.h"
 #include "common/rendezvous/fields.h"
 
@@ -53,13 +54,17 @@ Epoch epoch(Fields& fields, const char* name, Epoch minimum) {
                                            static_cast<std::int64_t>(kMaxEpoch)));
 }
 
-json to_json(const Assignment& assignment) {
-  json peers = json::array();
-  for (const Peer& peer : assignment.peers) {
+json to_json(const std::vector<Peer>& peers) {
+  json list = json::array();
+  for (const Peer& peer : peers) {
     json one = to_json(peer.who);
     one["address"] = peer.address;
-    peers.push_back(std::move(one));
+    list.push_back(std::move(one));
   }
+  return list;
+}
+
+json to_json(const Assignment& assignment) {
   return {{"epoch", assignment.epoch},
           {"rank", assignment.rank},
           {"world", assignment.world},
@@ -67,7 +72,7 @@ json to_json(const Assignment& assignment) {
           {"local_world", assignment.local_world},
           {"resume_step", assignment.resume_step},
           {"isa", assignment.isa},
-          {"peers", std::move(peers)}};
+          {"peers", to_json(assignment.peers)}};
 }
 
 // Ranks follow worker index and local rank, one per process. The members of an epoch compute their
@@ -303,6 +308,17 @@ std::string encode(const ClientMessage& message) {
 std::string encode(const ServerMessage& message) {
   return dump(std::visit([](const auto& one) { return body(one); }, message));
 }
+
+EncodedAssignment encode_without_peers(const Assignment& assignment) {
+  TW_CHECK(assignment.peers.empty(), "an assignment with {} peers", assignment.peers.size());
+  const std::string text = encode(ServerMessage(assignment));
+  // In a JSON string the quotes would be escaped.
+  const std::string_view key = "\"peers\":", empty = "[]";
+  const std::size_t at = text.find(key) + key.size();
+  return {text.substr(0, at), text.substr(at + empty.size())};
+}
+
+std::string encode_peers(const std::vector<Peer>& peers) { return dump(to_json(peers)); }
 
 Result<ClientMessage> decode_client_message(std::string_view text) {
   const Result<json> parsed = parse(text);

@@ -72,6 +72,14 @@ std::string proof_context(std::string_view job_uid);
 
 std::string encode(const ClientMessage& message);
 std::string encode(const ServerMessage& message);
+// The message of an assignment is `before`, encode_peers() and `after`: the peers are most of it, and
+// the same for all members of an epoch. `assignment` has no peers.
+struct EncodedAssignment {
+  std::string before;
+  std::string after;
+};
+EncodedAssignment encode_without_peers(const Assignment& assignment);
+std::string encode_peers(const std::vector<Peer>& peers);
 // A message does not contain `who` or `to`, except for `who` in a join.
 Result<ClientMessage> decode_client_message(std::string_view text);
 Result<ServerMessage> decode_server_message(std::string_view text);

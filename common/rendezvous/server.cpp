@@ -62,6 +62,9 @@ class Server::Impl {
     State state;
     std::optional<Progress> progress;  // as in Snapshot
     std::map<MemberId, ConnectionId> connections;
+    // The latest peers sent and their text, while a connection has yet to send it.
+    SharedPeers peers = {};
+    std::weak_ptr<const std::string> peers_text = {};
     std::map<std::uint64_t, int> indices;  // given to agents; at most kMaxWorkerIndex
     int first_index = 1;
     int next_index = 1;
@@ -133,6 +136,12 @@ class Server::Impl {
   void record_progress(Job& job, const Heartbeat& beat);
   void execute(Job& job, const Action& action);
   void send(Job& job, const MemberId& to, const ServerMessage& message, bool last = false);
+  void send_assignment(Job& job, const Assign& assign);
+  // The connection of a member, unless it is being closed; else the end of connections_.
+  std::map<ConnectionId, Connection>::iterator find_connection(const Job& job, const MemberId& who);
+  // The encoded peers, which all members of an epoch share. The memory is the job's until the last
+  // connection has sent them.
+  SharedText share_peers(Job& job, const SharedPeers& peers);
   void changed(const Job& job);
   Job* find_job(const std::string& uid);
 
@@ -144,12 +153,12 @@ class Server::Impl {
 
   mutable std::mutex mutex_;
   std::map<std::string, Job> jobs_;
+  Usage usage_;  // of all connections; outlives them and the texts that they share
   std::map<ConnectionId, Connection> connections_;
   std::set<ConnectionId> dirty_;  // connections with something to send or to close
   std::set<std::string> changed_;
   ConnectionId next_id_ = kListenerId + 1;
   UnauthenticatedConnections unauthenticated_;
-  Usage usage_;  // of all connections
   Rejections rejections_;
   std::optional<MonotonicTime> resume_accept_at_;
   // Time of the current iteration. Deadlines are judged by it, after all input has been read that
@@ -575,7 +584,7 @@ bool Server::Impl::reject_largest(const Usage& usage, Rejection reason, const st
   auto largest = connections_.end();
   for (auto one = connections_.begin(); one != connections_.end(); ++one) {
     if (one->second.usage.get() != &usage || one->second.close_deadline) continue;
-    if (largest == connections_.end() || one->second.accounted > largest->second.accounted)
+    if (largest == connections_.end() || one->second.held_bytes() > largest->second.held_bytes())
       largest = one;
   }
   if (largest == connections_.end()) return false;
@@ -800,7 +809,7 @@ void Server::Impl::record_progress(Job& job, const Heartbeat& beat) {
 
 void Server::Impl::execute(Job& job, const Action& action) {
   if (const auto* assign = std::get_if<Assign>(&action)) {
-    send(job, assign->to, assign->assignment);
+    send_assignment(job, *assign);
   } else if (const auto* end = std::get_if<EndEpoch>(&action)) {
     send(job, end->to, *end);
   } else if (const auto* ask = std::get_if<RequestReform>(&action)) {
@@ -834,14 +843,44 @@ void Server::Impl::execute(Job& job, const Action& action) {
   }
 }
 
-void Server::Impl::send(Job& job, const MemberId& to, const ServerMessage& message, bool last) {
-  const auto at = job.connections.find(to);
-  if (at == job.connections.end()) return;
+std::map<Server::Impl::ConnectionId, Connection>::iterator Server::Impl::find_connection(
+    const Job& job, const MemberId& who) {
+  const auto at = job.connections.find(who);
+  if (at == job.connections.end()) return connections_.end();
   const auto found = connections_.find(at->second);
-  if (found == connections_.end() || found->second.close_deadline) return;
+  return found == connections_.end() || found->second.close_deadline ? connections_.end() : found;
+}
+
+void Server::Impl::send(Job& job, const MemberId& to, const ServerMessage& message, bool last) {
+  const auto found = find_connection(job, to);
+  if (found == connections_.end()) return;
   found->second.send(message);
   if (last) close_gracefully(found->second);
-  dirty_.insert(at->second);
+  dirty_.insert(found->first);
+}
+
+void Server::Impl::send_assignment(Job& job, const Assign& assign) {
+  const auto found = find_connection(job, assign.to);
+  if (found == connections_.end()) return;
+  found->second.send(encode_without_peers(assign.assignment), share_peers(job, assign.peers));
+  dirty_.insert(found->first);
+}
+
+SharedText Server::Impl::share_peers(Job& job, const SharedPeers& peers) {
+  const SharedText known = job.peers_text.lock();
+  if (known && (job.peers == peers || *job.peers == *peers)) return known;
+  const auto count = [this, usage = job.usage](std::size_t added, std::size_t freed) {
+    for (Usage* one : {&usage_, usage.get()}) one->buffered_bytes += added - freed;
+  };
+  auto text = std::make_unique<const std::string>(encode_peers(*peers));
+  count(text->capacity(), 0);
+  const SharedText shared(text.release(), [count](const std::string* old) {
+    count(0, old->capacity());
+    delete old;
+  });
+  job.peers = peers;
+  job.peers_text = shared;
+  return shared;
 }
 
 void Server::Impl::changed(const Job& job) {

@@ -155,7 +155,7 @@ class Step {
   void announce_epoch_end(bool job_finished);
   void clear_epoch();
   void enter_phase(Phase phase);
-  void send_assignment(const EpochMember& epoch_member);
+  void send_assignment(const EpochMember& epoch_member, const SharedPeers& peers);
   // The members of the next epoch by process, and the instruction sets that they have in common,
   // slowest first. If more wait than an epoch can have, those of the latest epoch, which have the most
   // advanced state, precede; then the process decides. Refuses those that have none in common with
@@ -510,7 +510,7 @@ void Step::resend_assignment(const Join& join, EpochMember& epoch_member) {
         join.who,
         fmt::format("{} can use the instruction sets {}, but its membership epoch uses {}",
                     to_string(join.who.process), list(join.isas), s_.isa));
-  send_assignment(epoch_member);
+  send_assignment(epoch_member, peers_of(s_));
   if (const Member* member = find_member(join.who);
       epoch_member.present && (member == nullptr || !member->disconnected))
     return;
@@ -612,13 +612,14 @@ void Step::adopt_epoch(const Join& join) {
     return end_epoch_of_replaced(epoch_member);
   }
   // Members that wait: the earlier coordinator ended before their assignment reached them.
+  const SharedPeers peers = peers_of(s_);
   for (EpochMember& epoch_member : s_.epoch_members) {
     Member* member = find_member(epoch_member.peer.who);
     if (member == nullptr || member->who == join.who || member->state != MemberState::kWaiting ||
         !can_use(member->isas, s_.isa)) {
       continue;
     }
-    send_assignment(epoch_member);
+    send_assignment(epoch_member, peers);
     enter_epoch(*member, epoch_member);
   }
 }
@@ -710,8 +711,8 @@ void Step::enter_phase(Phase phase) {
   s_.phase_started = now_;
 }
 
-void Step::send_assignment(const EpochMember& epoch_member) {
-  emit(Assign{epoch_member.peer.who, assignment_of(s_, rank_of(epoch_member))});
+void Step::send_assignment(const EpochMember& epoch_member, const SharedPeers& peers) {
+  emit(Assign{epoch_member.peer.who, assignment_of(s_, rank_of(epoch_member)), peers});
 }
 
 std::vector<Member*> Step::choose_members(std::vector<std::string>& isas) {
@@ -758,7 +759,8 @@ void Step::form_epoch() {
   s_.last_ended_epoch = s_.latest_epoch - 1;
   s_.formed_before = false;
   enter_phase(Phase::kRunning);
-  for (const EpochMember& epoch_member : s_.epoch_members) send_assignment(epoch_member);
+  const SharedPeers peers = peers_of(s_);
+  for (const EpochMember& epoch_member : s_.epoch_members) send_assignment(epoch_member, peers);
 }
 
 void Step::start_closing() {

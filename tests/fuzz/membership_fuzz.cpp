@@ -6,6 +6,7 @@
 #include "common/rendezvous/messages.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/harness.h"
+#include "tests/support/full_assignment.h"
 
 namespace tilewright::fuzz {
 namespace {
@@ -69,7 +70,7 @@ class History {
           state_.epoch_members, [&](const EpochMember& p) { return p.peer.who == who; });
       const auto rank =
           found == state_.epoch_members.end() ? 0 : found - state_.epoch_members.begin();
-      held = assignment_of(state_, static_cast<int>(rank));
+      held = testing::full_assignment(state_, static_cast<int>(rank));
     } else {
       held.epoch = std::max<Epoch>(epoch(), 1);
       held.world = 1 + numbers_.below(4);
@@ -180,7 +181,9 @@ class History {
       if (const auto* end = std::get_if<EndEpoch>(&action)) check_message(end->reason);
       // Every action can be sent.
       if (const auto* assign = std::get_if<Assign>(&action)) {
-        const auto sent = decode_server_message(encode(ServerMessage(assign->assignment)));
+        const EncodedAssignment parts = encode_without_peers(assign->assignment);
+        const auto sent =
+            decode_server_message(parts.before + encode_peers(*assign->peers) + parts.after);
         TW_CHECK(sent.ok(), "an assignment does not decode: {}", sent.error().message);
       }
     }

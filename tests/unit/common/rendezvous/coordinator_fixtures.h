@@ -48,8 +48,9 @@ inline Settings settings(int min, int max, int expected) {
 }
 
 inline std::unique_ptr<Server> serve(const Settings& job, ManualClock& clock,
-                                     std::uint16_t port = 0, Epoch last_epoch = 0) {
-  Server::Options options{.listen = {"127.0.0.1", port}, .clock = &clock};
+                                     std::uint16_t port = 0, Epoch last_epoch = 0,
+                                     const Limits& limits = {}) {
+  Server::Options options{.listen = {"127.0.0.1", port}, .limits = limits, .clock = &clock};
   auto server = Server::start(options, make_silent_logger()).or_throw();
   server->add_job({kUid, key(), job, last_epoch}).or_throw();
   return server;
@@ -134,9 +135,13 @@ struct Running {
 class RawMember {
  public:
   RawMember(const Server& server, const std::string& secret = kSecret,
-            const std::string& uid = kUid, int version = kProtocolVersion) {
-    socket_ =
-        net::connect_to({"127.0.0.1", server.address().port}, net::within(seconds(5))).or_throw();
+            const std::string& uid = kUid, int version = kProtocolVersion)
+      : RawMember(net::connect_to({"127.0.0.1", server.address().port}, net::within(seconds(5)))
+                      .or_throw(),
+                  secret, uid, version) {}
+  explicit RawMember(net::Socket socket, const std::string& secret = kSecret,
+                     const std::string& uid = kUid, int version = kProtocolVersion)
+      : socket_(std::move(socket)) {
     net::write_message(socket_, encode_hello(uid, version), net::within(seconds(5))).or_throw();
     authenticated_ = net::authenticate(socket_, net::Role::kClient, key(secret), proof_context(uid),
                                        net::within(seconds(5)));

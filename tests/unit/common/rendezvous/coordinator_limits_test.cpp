@@ -1,5 +1,8 @@
 // What strangers and faulty members may use of a coordinator: connections, memory and messages.
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include "tests/unit/common/rendezvous/coordinator_fixtures.h"
 
@@ -126,6 +129,49 @@ TEST(Coordinator, UnfinishedMessagesOfAJobUseABoundedAmountOfMemory) {
   EXPECT_FALSE(silent.has_input()) << "a connection without buffered bytes is not affected";
   RawMember other(*server, "the other job's own secret", "job-2");
   EXPECT_TRUE(other.authenticated().ok());
+}
+
+// A connection to the server over which the server can send little before the peer reads: the
+// kernel's buffers on both ends are small.
+net::Socket connect_with_small_buffers(const Server& server) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int receive_buffer = 4096, segment = 536;
+  EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer), 0);
+  EXPECT_EQ(setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment), 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(server.address().port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  return net::Socket(FileDescriptor(fd));
+}
+
+// Their assignments together are many times the job's share.
+TEST(Coordinator, AJobWhoseMembersReadLateKeepsItsMembers) {
+  constexpr int kWorld = 256;
+  ManualClock clock;
+  const Limits limits{.buffered_bytes = 4 << 20};
+  auto server = serve(settings(kWorld, kWorld, kWorld), clock, 0, 0, limits);
+  const std::string host(290, 'h');
+  std::vector<std::unique_ptr<RawMember>> members;
+  for (int i = 0; i < kWorld; ++i) {
+    members.push_back(std::make_unique<RawMember>(connect_with_small_buffers(*server)));
+    ASSERT_TRUE(members.back()->authenticated().ok());
+    const Join join{{{i, 0}, 5}, fmt::format("{}:{}", host, i + 1), {"avx2"}, -1, 0, {}};
+    members.back()->send(encode(ClientMessage(join)));
+  }
+  ASSERT_TRUE(eventually(*server, [](const Snapshot& s) { return s.epoch == 1; }));
+  const std::size_t before = server->usage().buffered_bytes;
+  EXPECT_EQ(server->rejections().at("job_buffers"), 0u);
+  for (int i = 0; i < kWorld; ++i) {
+    const auto message = decode_server_message(members[static_cast<std::size_t>(i)]->receive());
+    ASSERT_TRUE(message.ok()) << message.error().message;
+    const auto& assignment = std::get<Assignment>(*message);
+    EXPECT_EQ(assignment.rank, i);
+    EXPECT_EQ(assignment.peers.size(), std::size_t{kWorld});
+  }
+  EXPECT_LT(server->usage().buffered_bytes + kWorld * host.size(), before)
+      << "nothing waited to be sent";
 }
 
 TEST(Coordinator, AFloodOfMessagesIsTurnedAway) {

@@ -12,12 +12,14 @@
 #include <set>
 
 #include "common/rendezvous/membership.h"
+#include "tests/support/full_assignment.h"
 
 namespace tilewright::rendezvous {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using tilewright::testing::full_assignment;
 
 // A process as it sees itself, independent of the coordinator.
 struct Process {
@@ -164,7 +166,7 @@ class History {
         state_.epoch_members, [&](const EpochMember& p) { return p.peer.who == member.who; });
     ASSERT_TRUE(epoch_member != state_.epoch_members.end());
     const int rank = static_cast<int>(epoch_member - state_.epoch_members.begin());
-    send(Join{member.who, member.address, member.isas, -1, 0, assignment_of(state_, rank)});
+    send(Join{member.who, member.address, member.isas, -1, 0, full_assignment(state_, rank)});
   }
 
   // The connection of a member breaks, and the same instance reconnects in time.
@@ -385,7 +387,7 @@ class History {
       } else if (const auto* assign = std::get_if<Assign>(&action)) {
         assigns.push_back(*assign);
         Process& process = processes_[assign->to];
-        process.holds = assign->assignment;
+        process.holds = full_assignment(*assign);
         if (settings_.exact) {
           ASSERT_TRUE(process.isa.empty() || process.isa == assign->assignment.isa)
               << "a state of " << process.isa << " continues with " << assign->assignment.isa;
@@ -424,6 +426,7 @@ class History {
 
   void check_formed(const std::vector<Assign>& assigns) {
     const Assignment& first = assigns.front().assignment;
+    const std::vector<Peer>& peers = *assigns.front().peers;
     ASSERT_GT(first.epoch, highest_) << "epoch numbers must increase";
     highest_ = first.epoch;
     ASSERT_EQ(static_cast<int>(assigns.size()), first.world);
@@ -431,11 +434,11 @@ class History {
     ASSERT_LE(first.world, settings_.max_world);
     std::vector<std::pair<WorkerProcess, int>> ranks;
     for (const Assign& assign : assigns) {
-      ASSERT_EQ(assign.assignment.peers, first.peers);
+      ASSERT_EQ(assign.peers.get(), &peers);
       ASSERT_EQ(assign.assignment.resume_step, first.resume_step);
       const auto rank = static_cast<std::size_t>(assign.assignment.rank);
-      ASSERT_LT(rank, first.peers.size());
-      ASSERT_EQ(first.peers[rank].who, assign.to);
+      ASSERT_LT(rank, peers.size());
+      ASSERT_EQ(peers[rank].who, assign.to);
       ranks.emplace_back(assign.to.process, assign.assignment.rank);
     }
     std::ranges::sort(ranks);

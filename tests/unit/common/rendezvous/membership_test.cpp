@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/support/full_assignment.h"
+
 namespace tilewright::rendezvous {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using tilewright::testing::full_assignment;
 
 MemberId member(int index, std::uint64_t instance_id = 1, int local_rank = 0) {
   return {{index, local_rank}, instance_id};
@@ -66,7 +69,7 @@ class Job {
   // The assignment that the last step gave to a member.
   std::optional<Assignment> assigned(const MemberId& who) const {
     for (const Assign& assign : all<Assign>())
-      if (assign.to == who) return assign.assignment;
+      if (assign.to == who) return full_assignment(assign);
     return std::nullopt;
   }
   std::optional<EndEpoch> ended(const MemberId& who) const {
@@ -101,6 +104,19 @@ TEST(Membership, FormsWhenTheExpectedMembersHaveJoined) {
   EXPECT_EQ(job.assigned(member(1))->rank, 1);
   EXPECT_EQ(first.peers[1].address, "10.0.0.1:29500");
   EXPECT_EQ(job.state.phase, Phase::kRunning);
+}
+
+// A list for each of 1,024 members would take 80 MB.
+TEST(Membership, TheMembersOfAnEpochShareTheListOfPeers) {
+  Job job(kMaxWorld, kMaxWorld, kMaxWorld);
+  for (int i = 0; i < kMaxWorld; ++i) job.join(member(i));
+  const std::vector<Assign> assigns = job.all<Assign>();
+  ASSERT_EQ(assigns.size(), std::size_t{kMaxWorld});
+  EXPECT_EQ(assigns.front().peers->size(), std::size_t{kMaxWorld});
+  for (const Assign& assign : assigns) {
+    EXPECT_EQ(assign.peers.get(), assigns.front().peers.get());
+    EXPECT_TRUE(assign.assignment.peers.empty());
+  }
 }
 
 TEST(Membership, RanksFollowWorkerIndexThenLocalRank) {
@@ -817,7 +833,7 @@ TEST(Membership, ARestartedCoordinatorRecoversTheRunningEpoch) {
     EXPECT_TRUE(job.reconnect(member(1), held[1]).empty());
     EXPECT_EQ(job.state.phase, Phase::kRunning);
     EXPECT_EQ(job.state.epoch_members, before.epoch_members);
-    EXPECT_EQ(assignment_of(job.state, 1), held[1]);
+    EXPECT_EQ(full_assignment(job.state, 1), held[1]);
   }
 }
 
@@ -1021,7 +1037,7 @@ TEST(InstructionSet, OfARestartedCoordinatorIsTheStoredOne) {
 
 TEST(InstructionSet, OfARestartedCoordinatorIsThatOfTheRunningEpoch) {
   Job job = running_pair(3);
-  const Assignment held = assignment_of(job.state, 0), other = assignment_of(job.state, 1);
+  const Assignment held = full_assignment(job.state, 0), other = full_assignment(job.state, 1);
   job.restart(1);
   job.join_with(member(2), {"avx2", "amx"});
   job.reconnect(member(0), held);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 
 namespace tilewright::rendezvous {
 namespace {
@@ -95,6 +96,15 @@ TEST(Messages, TheLargestAssignmentFitsAMessage) {
   const std::string text = encode(ClientMessage(Join{{}, "a:1", {"amx"}, 0, 0, assignment}));
   EXPECT_LE(text.size(), kMaxMessageBytes);
   EXPECT_TRUE(decode_client_message(text).ok());
+}
+
+TEST(Messages, AnAssignmentEncodedInPartsIsTheSameMessage) {
+  Assignment assignment = some_assignment();
+  assignment.isa = R"("peers":[])";
+  const std::string whole = encode(ServerMessage(assignment));
+  const std::string peers = encode_peers(std::exchange(assignment.peers, {}));
+  const EncodedAssignment parts = encode_without_peers(assignment);
+  EXPECT_EQ(parts.before + peers + parts.after, whole);
 }
 
 TEST(Messages, DecodeErrorsNameTheField) {
