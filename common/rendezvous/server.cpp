@@ -94,6 +94,8 @@ class Server::Impl {
   std::optional<MonotonicTime> join_deadline(const Connection& connection) const;
   void accept_some();
   void add_connection(net::Socket socket);
+  // The oldest of the connections that wait for their peers to read the last message.
+  void close_oldest_lingering();
   // Adds a new connection to the unauthenticated ones, possibly in place of the oldest.
   void add_unauthenticated(ConnectionId id, const std::string& peer);
   void watch_listener(std::uint32_t events);
@@ -480,6 +482,7 @@ void Server::Impl::accept_some() {
 }
 
 void Server::Impl::add_connection(net::Socket socket) {
+  if (connections_.size() >= options_.limits.connections) close_oldest_lingering();
   if (connections_.size() >= options_.limits.connections) {
     rejections_.add(Rejection::kConnections, "", socket.peer(),
                     fmt::format("all {} connections are in use", connections_.size()), now_);
@@ -491,6 +494,14 @@ void Server::Impl::add_connection(net::Socket socket) {
       [this](std::string_view identity) { return find_tls_key(identity); });
   loop_.watch(id, at->second.fd(), at->second.events());
   add_unauthenticated(id, at->second.peer());
+}
+
+// A rejected connection is no longer part of its job's share, so a job must not be able to fill all
+// connections with such.
+void Server::Impl::close_oldest_lingering() {
+  const auto oldest = std::ranges::find_if(
+      connections_, [](const auto& entry) { return entry.second.close_deadline.has_value(); });
+  if (oldest != connections_.end()) close(oldest->first, "closed by the coordinator");
 }
 
 void Server::Impl::add_unauthenticated(ConnectionId id, const std::string& peer) {

@@ -131,6 +131,29 @@ TEST(Coordinator, UnfinishedMessagesOfAJobUseABoundedAmountOfMemory) {
   EXPECT_TRUE(other.authenticated().ok());
 }
 
+// The clock stands still, so no rejected connection closes by itself.
+TEST(Coordinator, RejectedConnectionsOfAJobDoNotShutOtherJobsOut) {
+  ManualClock clock;
+  const std::size_t share = job_limits({}, 1).connections;
+  const Limits limits{.connections = 2 * share};
+  auto server = serve(settings(1, 1, 1), clock, 0, 0, limits);
+  server->add_job({"job-2", key("the other job's own secret"), settings(1, 1, 1)}).or_throw();
+  std::vector<std::unique_ptr<RawMember>> faulty;
+  for (std::size_t i = 0; i < share + limits.connections; ++i) {
+    faulty.push_back(std::make_unique<RawMember>(*server));
+    ASSERT_TRUE(faulty.back()->authenticated().ok()) << i;
+    if (i >= share) {
+      EXPECT_THAT(faulty.back()->receive(), HasSubstr("the maximum"));
+    }
+  }
+  EXPECT_LE(server->usage().connections, limits.connections);
+  Client::Options other = options(*server, 0);
+  other.job_uid = "job-2";
+  auto member = client(other, "the other job's own secret");
+  EXPECT_TRUE(member->join(-1, in(seconds(20))).ok());
+  EXPECT_EQ(server->rejections().at("connections"), 0u);
+}
+
 // A connection to the server over which the server can send little before the peer reads: the
 // kernel's buffers on both ends are small.
 net::Socket connect_with_small_buffers(const Server& server) {
