@@ -13,6 +13,7 @@ namespace tilewright::log_lines {
 // A summary line is one of these names, a colon, a space, and the text: "data: 642 examples ...".
 inline constexpr std::string_view kMachine = "machine";
 inline constexpr std::string_view kData = "data";
+inline constexpr std::string_view kColumns = "columns";  // of the user's own files
 inline constexpr std::string_view kModel = "model";
 inline constexpr std::string_view kTraining = "training";  // steps, global batch, shards
 inline constexpr std::string_view kTrained = "trained";    // steps and duration
@@ -24,9 +25,9 @@ inline constexpr std::string_view kRecovered = "recovered";
 inline constexpr std::string_view kResized = "resized";
 // A worker has become slow, or has recovered, or its shards move.
 inline constexpr std::string_view kSpeed = "speed";
-inline constexpr std::array kSummaryNames = {kMachine,   kData,    kModel,     kTraining,
-                                             kTrained,   kResults, kBaselines, kOutput,
-                                             kRecovered, kResized, kSpeed};
+inline constexpr std::array kSummaryNames = {kMachine,  kData,      kColumns, kModel,
+                                             kTraining, kTrained,   kResults, kBaselines,
+                                             kOutput,   kRecovered, kResized, kSpeed};
 
 // A step line begins with this word: "step 120/690  epoch 1.04  loss 0.5321 ...".
 inline constexpr std::string_view kStep = "step";

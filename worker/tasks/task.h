@@ -80,6 +80,11 @@ class Task {
     return {};
   }
 
+  // What the task has found in the user's own files, for the log: the columns and the kind of
+  // training, and what may be a mistake, one sentence each. Empty if its files have a fixed layout.
+  virtual std::string layout() const { return ""; }
+  virtual std::vector<std::string> layout_warnings() const { return {}; }
+
   // Throws Failure with ExitCode::kData; the message names the file, the line, what was found and
   // what was expected.
   virtual Dataset read(const DataPart& part, const text::Tokenizer& tokenizer,

@@ -513,6 +513,8 @@ class TrainingRun {
       log_.warn("{}", line);
     }
     log_.info("{}", data_line(job_));
+    if (const std::string line = columns_line(job_); !line.empty()) log_.info("{}", line);
+    for (const std::string& warning : job_.task->layout_warnings()) log_.warn("{}", warning);
     for (const std::string& warning : job_.train_data.warnings) log_.warn("{}", warning);
     for (const EvaluationSet& set : job_.evaluation_sets) {
       for (const std::string& warning : set.data.warnings) log_.warn("{}", warning);

@@ -100,6 +100,11 @@ std::string data_line(const Job& job) {
   return line(log_lines::kData, text);
 }
 
+std::string columns_line(const Job& job) {
+  const std::string layout = job.task->layout();
+  return layout.empty() ? "" : line(log_lines::kColumns, layout);
+}
+
 std::string model_line(const Job& job) {
   const nn::EncoderConfig& encoder = job.model.encoder;
   return line(log_lines::kModel,

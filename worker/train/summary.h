@@ -46,6 +46,8 @@ std::string machine_line(const MachineSummary& machine);
 // Empty if the job has the max_seq_length of the settings it was loaded with.
 std::string max_seq_length_line(const Settings& settings, const Job& job);
 std::string data_line(const Job& job);
+// Empty if the task's files have a fixed layout.
+std::string columns_line(const Job& job);
 std::string model_line(const Job& job);
 std::string training_line(const Job& job);
 std::string results_line(const EvaluationResult& evaluation);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -53,6 +54,14 @@ bool is_integer(const Value& value) {
          number_text(value).find_first_not_of("-0123456789") == std::string_view::npos;
 }
 
+// Also 1.0, as pandas writes the integers of a column with a missing value.
+bool is_whole(const Value& value) {
+  double number = 0;
+  const std::string_view text = number_text(value);
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return is_number(value) && error == std::errc() && std::trunc(number) == number;
+}
+
 }  // namespace
 
 std::string label_name(LabelType type, const Value& value) {
@@ -93,6 +102,7 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
   all_booleans_ = all_booleans_ && boolean_of(value).has_value();
   all_numbers_ = all_numbers_ && is_number(value);
   all_integers_ = all_integers_ && is_integer(value);
+  all_whole_ = all_whole_ && is_whole(value);
   if (is_integer(value) && !integer_of(value) && out_of_range_.empty()) {
     out_of_range_ =
         fmt::format("{}: the label is {}, expected integers from {} to {}", rows.location(),
@@ -108,6 +118,7 @@ Labels LabelFinder::finish(const RowSource& rows) const {
   if (all_integers_ && !out_of_range_.empty()) throw Failure(ExitCode::kData, out_of_range_);
   if (all_numbers_ && !all_integers_) {
     labels.type = LabelType::kNumbers;
+    labels.all_whole = all_whole_;
     return labels;
   }
   const auto fail = [&](const std::string& message) {

@@ -18,6 +18,7 @@ struct Labels {
   LabelType type = LabelType::kNames;
   // In order: integers by value, others by bytes. Empty for numbers, the values of a regression.
   std::vector<std::string> names;
+  bool all_whole = false;  // the numbers are integers, of which one at least is not written as one
 };
 
 // Collects the labels of all training rows. As in run_glue, numbers of which one is not an integer
@@ -39,6 +40,7 @@ class LabelFinder {
   bool all_booleans_ = true;
   bool all_integers_ = true;
   bool all_numbers_ = true;
+  bool all_whole_ = true;
   std::set<std::string> distinct_;  // at most one more than kMaxLabels
 };
 

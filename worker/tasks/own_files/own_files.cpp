@@ -1,13 +1,15 @@
 #include "worker/tasks/own_files/own_files.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <utility>
 
 #include "common/base/printable.h"
 #include "common/base/result.h"
+#include "common/base/strings.h"
 #include "common/contract/training_checks.h"
 #include "worker/tasks/own_files/labels.h"
 #include "worker/tasks/rows/text_file.h"
@@ -22,6 +24,10 @@ using sentences::number_of;
 using sentences::sentence_of;
 
 constexpr std::string_view kLabel = "label";
+
+// Of layout(), a log line: bytes of each name, and labels.
+constexpr std::size_t kLayoutExcerpt = 16;
+constexpr std::size_t kMaxLayoutLabels = 10;
 
 // Questions are in JSON only.
 std::string_view other_task(const RowSource& rows) {
@@ -51,28 +57,34 @@ std::unique_ptr<RowSource> open(const TaskOptions& options, const DataPart& part
   TW_CHECK(false, "unknown split {}", static_cast<int>(part.split));
 }
 
+struct Table {
+  std::vector<std::string> sentences;
+  Labels labels;
+  std::vector<std::string> warnings;
+};
+
 // As in run_glue: sentence1 and sentence2, else the first two columns that are not the label, or
 // the only one.
-std::vector<std::string> sentence_columns(const RowSource& rows) {
+void find_sentences(const RowSource& rows, Table& table) {
   if (rows.find_column("sentence1") && rows.find_column("sentence2")) {
-    return {"sentence1", "sentence2"};
+    table.sentences = {"sentence1", "sentence2"};
+    return;
   }
-  std::vector<std::string> found;
+  std::vector<std::string> unused;
   for (const std::string& name : rows.columns()) {
-    if (name != kLabel && found.size() < 2) found.push_back(name);
+    if (name != kLabel) (table.sentences.size() < 2 ? table.sentences : unused).push_back(name);
   }
-  if (found.empty()) {
+  if (table.sentences.empty()) {
     throw Failure(ExitCode::kData,
                   fmt::format("{}: has no column except \"{}\", expected one or two with sentences",
                               rows.name(), kLabel));
   }
-  return found;
+  if (unused.empty()) return;
+  table.warnings.push_back(fmt::format(
+      "{}: not used: {}; the sentences are in the first two columns, {}, because no columns are "
+      "named sentence1 and sentence2",
+      rows.name(), list_names(unused, "and"), list_names(table.sentences, "and")));
 }
-
-struct Table {
-  std::vector<std::string> sentences;
-  Labels labels;
-};
 
 // Finds sentence columns with numbers and no text, such as an index: run_glue fails at them too.
 class TextFinder {
@@ -119,7 +131,7 @@ class TextFinder {
 Table read_training_rows(const TaskOptions& options) {
   const std::unique_ptr<RowSource> rows = open(options, {Split::kTrain});
   Table table;
-  table.sentences = sentence_columns(*rows);
+  find_sentences(*rows, table);
   const std::size_t label = rows->column(kLabel, other_task(*rows));
   LabelFinder finder;
   bool is_empty = true;
@@ -129,6 +141,12 @@ Table read_training_rows(const TaskOptions& options) {
   }
   if (is_empty) fail_without_rows(rows->name());
   table.labels = finder.finish(*rows);
+  if (table.labels.all_whole) {
+    table.warnings.push_back(
+        fmt::format("{}: all labels are integers, but some are written as 1.0, which makes a "
+                    "regression as in run_glue; for a classification write them as 1",
+                    rows->name()));
+  }
   return table;
 }
 
@@ -141,11 +159,12 @@ Table read_header(const TaskOptions& options) {
   }
   const Split split = options.validation_file.empty() ? Split::kTest : Split::kDev;
   Table table;
-  table.sentences = sentence_columns(*open(options, {split}));
+  find_sentences(*open(options, {split}), table);
   if (options.model_labels.size() == 1) {
     table.labels.type = LabelType::kNumbers;
   } else {
-    table.labels = {type_of_names(options.model_labels), options.model_labels};
+    table.labels.type = type_of_names(options.model_labels);
+    table.labels.names = options.model_labels;
   }
   return table;
 }
@@ -173,6 +192,26 @@ class OwnFilesTask : public sentences::SentenceTask {
                                                  const std::filesystem::path&) const override {
     return {file_name(part)};
   }
+
+  std::string layout() const override {
+    std::vector<std::string> sentences;
+    for (const std::string& name : table_.sentences) {
+      sentences.push_back(quoted_excerpt(name, kLayoutExcerpt));
+    }
+    const bool has_label = !options_.train_file.empty() || !options_.validation_file.empty();
+    const auto labels = std::views::take(label_names(), kMaxLayoutLabels);
+    std::vector<std::string> shown;
+    for (const std::string& name : labels) shown.push_back(excerpt(name, kLayoutExcerpt));
+    return fmt::format(
+        "{} (sentences){}; {}", fmt::join(sentences, " and "),
+        has_label ? fmt::format(", \"{}\"", kLabel) : "",
+        is_regression()
+            ? "regression"
+            : fmt::format("classification, {}: {}{}", counted(label_names().size(), "label"),
+                          fmt::join(shown, ", "),
+                          shown.size() < label_names().size() ? ", ..." : ""));
+  }
+  std::vector<std::string> layout_warnings() const override { return table_.warnings; }
 
  private:
   bool has_rows(const DataPart& part, const std::filesystem::path&) const override {

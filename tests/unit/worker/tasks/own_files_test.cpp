@@ -10,6 +10,7 @@ namespace tilewright::tasks {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
@@ -168,6 +169,53 @@ TEST(OwnFiles, OtherwiseTheFirstTwoColumnsAreTheSentences) {
   EXPECT_THAT(two.read(Split::kTrain).ids, ElementsAre(2, 8, 3, 16, 3, 2, 8, 3, 16, 3));
   const auto one = OwnFiles().train("train.tsv", "label\tsentence1\n1\ta\n0\tb\n");
   EXPECT_THAT(one.read(Split::kTrain).ids, ElementsAre(2, 8, 3, 2, 16, 3));
+}
+
+TEST(OwnFiles, SayWhichColumnsAndLabelsTheyHave) {
+  const auto files = OwnFiles().train("train.csv", "id,text,label\nx,a,pos\nb,x,neg\n");
+  EXPECT_EQ(files.task()->layout(),
+            "\"id\" and \"text\" (sentences), \"label\"; classification, 2 labels: neg, pos");
+  EXPECT_THAT(files.task()->layout_warnings(), IsEmpty());
+  const auto reals = OwnFiles().train("train.csv", "text,label\na,1\nb,2.5\n");
+  EXPECT_EQ(reals.task()->layout(), "\"text\" (sentences), \"label\"; regression");
+  EXPECT_THAT(reals.task()->layout_warnings(), IsEmpty());
+  auto test = OwnFiles().test("test.csv", "text\na\n");
+  test.options().model_labels = {"0", "1"};
+  EXPECT_EQ(test.task()->layout(), "\"text\" (sentences); classification, 2 labels: 0, 1");
+  EXPECT_EQ(find_task("mrpc")->layout(), "");
+}
+
+TEST(OwnFiles, SayTheirLayoutInPrintableAndBoundedText) {
+  std::string rows = "\x1b[31m" + std::string(100, 'c') + ",label\n";
+  for (int label = 10; label < 40; ++label) rows += fmt::format("a,{}{:090}\n", "L", label);
+  const std::string layout = OwnFiles().train("train.csv", rows).task()->layout();
+  EXPECT_THAT(layout, HasSubstr("\"\\x1b[31mccc"));
+  EXPECT_THAT(layout, HasSubstr("30 labels: L"));
+  EXPECT_EQ(layout.find('\x1b'), std::string::npos);
+  EXPECT_LT(layout.size(), 400U);
+}
+
+TEST(OwnFiles, WarnOfColumnsThatAreNotUsed) {
+  const auto files = OwnFiles().train("train.csv", "id,text,topic,label\nx,a,b,1\na,b,x,0\n");
+  EXPECT_THAT(files.task()->layout_warnings(),
+              ElementsAre(EndsWith("train.csv: not used: \"topic\"; the sentences are in the first "
+                                   "two columns, \"id\", \"text\", because no columns are named "
+                                   "sentence1 and sentence2")));
+  const auto named =
+      OwnFiles().train("train.csv", "id,sentence1,sentence2,label\nx,a,b,1\na,b,x,0\n");
+  EXPECT_THAT(named.task()->layout_warnings(), IsEmpty());
+}
+
+TEST(OwnFiles, WarnOfARegressionOfIntegers) {
+  for (const char* rows : {"a,0.0\nb,1.0\n", "a,0\nb,1.0\n", "a,-1e3\nb,2\n"}) {
+    const auto task = OwnFiles().train("train.csv", std::string("text,label\n") + rows).task();
+    EXPECT_EQ(task->head(), nn::Head::kRegression);
+    EXPECT_THAT(task->layout_warnings(),
+                ElementsAre(EndsWith(
+                    "train.csv: all labels are integers, but some are written as 1.0, which makes "
+                    "a regression as in run_glue; for a classification write them as 1")))
+        << rows;
+  }
 }
 
 TEST(OwnFiles, AColumnOfNumbersIsNotASentence) {

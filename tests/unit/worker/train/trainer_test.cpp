@@ -293,6 +293,14 @@ TEST_F(TrainerTest, OtherEvaluationDataAreAnotherJobOnlyIfTheySelectTheBestModel
 }
 
 // The model has 64 positions.
+TEST_F(TrainerTest, SaysWhatItTrainsOnTheUsersFiles) {
+  const Job job = load_job(settings_of({}), "uid-1");
+  const std::string line = columns_line(job);
+  EXPECT_THAT(line, StartsWith("columns: \""));
+  EXPECT_THAT(line, HasSubstr("(sentences), \"label\"; classification, "));
+  EXPECT_LE(line.size(), kMaxSummaryColumns);
+}
+
 TEST_F(TrainerTest, CutsTextsToTheTokensThatModelAndTokenizerTake) {
   write_rows([](nlohmann::json row) {
     row["sentence1"] = std::string(200, '!');
