@@ -212,7 +212,12 @@ class Reader {
     }
   }
 
-  Examples finish() && { return std::move(builder_).finish(); }
+  Examples finish(bool needs_answers) && {
+    if (needs_answers && !has_answers_ && builder_.questions() > 0) {
+      fail(fmt::format("\"answers\" is missing in all questions, found {}", first_members_));
+    }
+    return std::move(builder_).finish();
+  }
 
  private:
   [[noreturn]] void fail(const std::string& message) const {
@@ -272,10 +277,16 @@ class Reader {
     }
   }
 
+  void find_answers(const Json& question) {
+    has_answers_ = has_answers_ || question.contains("answers");
+    if (first_members_.empty()) first_members_ = list_members(question);
+  }
+
   void add_row(const Json& row, const std::string& place) {
     const Fields fields(row, place);
     std::string id = fields.id();
     const Fields named(row, question_place(id));
+    find_answers(row);
     builder_.add({std::move(id), named.text("context"), named.text("question"), named.answers()});
   }
 
@@ -287,12 +298,15 @@ class Reader {
     for (const Json& one : questions) {
       std::string id = Fields(one, row_place()).id();
       const Fields named(one, question_place(id));
+      find_answers(one);
       builder_.add_question({std::move(id), named.text("question"), context, named.answers()});
     }
   }
 
   const std::string source_;
   ExamplesBuilder builder_;
+  bool has_answers_ = false;                 // a question has the member
+  std::string first_members_;                // of the first question, for messages
   std::size_t values_ = 0, containers_ = 0;  // since the last paragraph or row
 };
 
@@ -314,7 +328,8 @@ bool has_json_lines(const std::filesystem::path& path, std::string_view content)
 
 }  // namespace
 
-Examples read_json(const std::filesystem::path& path, std::size_t max_questions) {
+Examples read_json(const std::filesystem::path& path, std::size_t max_questions,
+                   bool needs_answers) {
   const std::string file = read_data_file(path);
   std::string_view content = file;
   if (const auto bad = text::find_invalid_utf8(content)) {
@@ -336,7 +351,7 @@ Examples read_json(const std::filesystem::path& path, std::size_t max_questions)
   } else {
     reader.read_document(content);
   }
-  return std::move(reader).finish();
+  return std::move(reader).finish(needs_answers);
 }
 
 }  // namespace tilewright::tasks::squad

@@ -66,8 +66,10 @@ class SquadTask : public Task {
                           part.split, tokenizer, changed, options_.tables->name());
     }
     const std::filesystem::path path = path_of(part, options.data_dir);
-    return make_dataset(read_json(path, options.max_samples), part.split, tokenizer, changed,
-                        path.string());
+    // Questions whose answers have a misspelt name would count as questions without answers.
+    const bool needs_answers = part.split != Split::kTest;
+    return make_dataset(read_json(path, options.max_samples, needs_answers), part.split, tokenizer,
+                        changed, path.string());
   }
 
   Scores score(const DataPart& part, std::span<const float> logits,
@@ -139,7 +141,13 @@ Dataset make_dataset(Examples examples, Split split, const text::Tokenizer& toke
     lists.last_labels.push_back(feature.end);
   }
   Dataset dataset(std::move(lists));
-  if (split == Split::kTrain) return dataset;  // training examples are not scored
+  if (split == Split::kTrain) {  // training examples are not scored
+    if (count == 0) {
+      dataset.warnings.push_back(
+          fmt::format("{}: no question has an answer: the model learns to answer none", source));
+    }
+    return dataset;
+  }
   auto kept = std::make_shared<SquadSource>();
   kept->examples = std::move(examples);
   kept->features = std::move(features);

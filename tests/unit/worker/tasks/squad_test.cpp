@@ -10,6 +10,7 @@ namespace tilewright::tasks::squad {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::SizeIs;
@@ -97,6 +98,47 @@ TEST(SquadTask, EvaluationWithoutAnswersNeedsVersion2) {
   negative.question_answering.version_2_with_negative = true;
   EXPECT_EQ(task->read({Split::kDev}, tiny_tokenizer(), negative).size(), 1U);
   EXPECT_FALSE(task->read({Split::kTest}, tiny_tokenizer(), options_of(folder)).has_labels());
+}
+
+TEST(SquadTask, RefusesAFileWhoseQuestionsAllLackTheMemberAnswers) {
+  const DataFolder folder;
+  const std::string misspelt = R"({"id": "q", "question": "x", "answer": [{"text": "a"}]})";
+  const std::string file = one_paragraph("a b", misspelt);
+  const std::string row = R"({"id": "q", "question": "x", "context": "a b", "answer": "a"})";
+  const auto task = find_task("squad");
+  ReadOptions options = options_of(folder);
+  options.question_answering.version_2_with_negative = true;
+  const auto read = [&](Split split) { return task->read({split}, tiny_tokenizer(), options); };
+  for (const char* name : {"train-v1.1.json", "dev-v1.1.json", "test-v1.1.json"}) {
+    folder.write(name, file);
+  }
+  const std::string message = ": \"answers\" is missing in all questions, found ";
+  EXPECT_EQ(failure_of([&] { read(Split::kTrain); }),
+            "train-v1.1.json" + message + R"("answer", "id", "question")");
+  EXPECT_EQ(failure_of([&] { read(Split::kDev); }),
+            "dev-v1.1.json" + message + R"("answer", "id", "question")");
+  EXPECT_EQ(read(Split::kTest).size(), 1U);
+  folder.write("train-v1.1.json", row);
+  EXPECT_EQ(failure_of([&] { read(Split::kTrain); }),
+            "train-v1.1.json" + message + R"("answer", "context", "id", "question")");
+  // Some rows may leave the member out.
+  folder.write("train-v1.1.json",
+               one_paragraph("a b", misspelt + "," + question("r", "x", answer("b", 2))));
+  EXPECT_EQ(read(Split::kTrain).size(), 2U);
+}
+
+TEST(SquadTask, WarnsOfATrainingWithoutAnAnswer) {
+  const DataFolder folder;
+  const auto warnings = [&] {
+    return find_task("squad")->read({Split::kTrain}, tiny_tokenizer(), options_of(folder)).warnings;
+  };
+  for (const char* none : {"[]", "null"}) {
+    folder.write("train-v1.1.json", one_paragraph("a b", question("q", "x", none)));
+    EXPECT_THAT(warnings(), ElementsAre(EndsWith("train-v1.1.json: no question has an answer: the "
+                                                 "model learns to answer none")));
+  }
+  folder.write("train-v1.1.json", kAnswered);
+  EXPECT_THAT(warnings(), SizeIs(0));
 }
 
 // Version 1 cannot score them, which must not stop a training that predicts at its end.
