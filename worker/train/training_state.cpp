@@ -41,6 +41,25 @@ void check_is_checkpoint(const Settings& settings) {
                       .string()));
 }
 
+// Says that `resumed`, a checkpoint of this job, is not the one that resume_from_checkpoint names;
+// empty if it is. No error, not even if the named one does not exist: a process that starts again
+// has the same command line, and save_total_limit may have deleted that checkpoint meanwhile.
+std::string describe_unused_checkpoint(const Settings& settings,
+                                       const std::filesystem::path& resumed) {
+  const std::filesystem::path named = settings.resume_from_checkpoint;
+  std::error_code ignored;
+  if (named.empty() || std::filesystem::equivalent(named, resumed, ignored)) return "";
+  if (!checkpoint::is_present(named)) {
+    return fmt::format(
+        "--resume_from_checkpoint {}: no such directory; {} has checkpoints of this job",
+        named.string(), settings.output_dir);
+  }
+  return fmt::format(
+      "--resume_from_checkpoint {}: not used, because {} has checkpoints of this job; use another "
+      "--output_dir to begin from it",
+      named.string(), settings.output_dir);
+}
+
 // A job that has progressed must not start again at an earlier step without a word.
 void require_step(std::int64_t required, std::int64_t found, const std::string& output_dir) {
   if (found >= required) return;
@@ -145,6 +164,10 @@ bool TrainingState<Activation>::load_checkpoint(const RestoreFrom& from) {
   require_step(from.required_step, found ? found->global_step : -1, job_.settings.output_dir);
   if (!found) return false;
   progress_.resume_from(*std::move(found));
+  if (const std::string unused = describe_unused_checkpoint(job_.settings, *path);
+      !unused.empty()) {
+    log_.warn("{}", unused);
+  }
   log_.info("resuming from {} (step {} of {})", path->string(), progress_.step(),
             job_.schedule.total_steps);
   return true;

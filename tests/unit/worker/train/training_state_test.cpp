@@ -189,6 +189,43 @@ TEST_F(TrainingStateTest, RefusesToFallBehindTheJobsLastCheckpoint) {
   EXPECT_EQ(state_.progress().step(), 4) << "a later one than the coordinator knows";
 }
 
+TEST_F(TrainingStateTest, WarnsIfItResumesFromAnotherCheckpointThanTheNamedOne) {
+  restore();
+  own_output(1);
+  train_to(4);
+  state_.save_checkpoint(1);
+  const fs::path own = output_ / "checkpoint-4";
+  const fs::path other = directory_.path() / "other/checkpoint-2";
+  fs::create_directories(other.parent_path());
+  fs::copy(own, other, fs::copy_options::recursive);
+  const auto warning = [&](const fs::path& named) {
+    log_text_.str("");
+    job_.settings.resume_from_checkpoint = named;
+    restore({.resume = true});
+    EXPECT_EQ(state_.progress().step(), 4);
+    const std::string log = log_text_.str();
+    const std::size_t at = log.find("--resume_from_checkpoint");
+    return at == std::string::npos ? "" : log.substr(at, log.find('\n', at) - at);
+  };
+  EXPECT_EQ(warning(other), "--resume_from_checkpoint " + other.string() + ": not used, because " +
+                                output_.string() +
+                                " has checkpoints of this job; use another --output_dir to begin "
+                                "from it");
+  EXPECT_EQ(warning(own), "");
+  EXPECT_EQ(warning(own / ""), "");
+  // Deleted since an earlier process of this job began from it.
+  for (const fs::path& missing : {output_ / "checkpoint-1", directory_.path() / "gone"}) {
+    EXPECT_EQ(warning(missing), "--resume_from_checkpoint " + missing.string() +
+                                    ": no such directory; " + output_.string() +
+                                    " has checkpoints of this job");
+  }
+  log_text_.str("");
+  job_.settings.resume_from_checkpoint = other;
+  restore({.resume = false});
+  EXPECT_THAT(log_text_.str(), AllOf(HasSubstr("resuming from " + other.string()),
+                                     ::testing::Not(HasSubstr("not used"))));
+}
+
 TEST_F(TrainingStateTest, GoesOnWithoutACheckpointThatCannotBeWritten) {
   restore();
   own_output(1);
