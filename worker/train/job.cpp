@@ -250,6 +250,10 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
       {"classifier_dropout", encoder.classifier_dropout},
       {"qa_dropout", encoder.qa_dropout},
       {"initializer_range", encoder.initializer_range}};
+  open_starting_weights(job, sources.pool);
+  // Before its labels, perhaps placeholders such as LABEL_0, are compared with those of the data.
+  check_head_is_trained(job);
+  end_part("weight verification");
   if (settings.do_train) {
     const tasks::DataPart part{tasks::Split::kTrain};
     const tasks::ReadOptions options = read_options(settings.max_train_samples);
@@ -300,9 +304,6 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
         job.evaluation_fingerprint.at(kEvaluationData + job.evaluation_sets.front().suffix);
   }
   end_part("data reading and tokenization");
-  open_starting_weights(job, sources.pool);
-  check_head_is_trained(job);
-  end_part("weight verification");
   // Without a UID, equal flags, data and weights are the same job, which the next launch resumes.
   if (job.uid.empty()) {
     job.uid = std::string(checkpoint::kHashedUidPrefix) +

@@ -210,13 +210,19 @@ TEST_F(TrainerTest, RefusesToEvaluateAHeadThatTheWeightsLack) {
   const fs::path path = model_ / "model.safetensors";
   const std::string complete = testing::read_text(path);
   const std::string test_file = "--test_file=" + (directory_.path() / "rows.json").string();
+  const fs::path unknown_label = directory_.path() / "unknown_label.json";
+  nlohmann::json row = golden_.at("rows").front();
+  row["label"] = 17;
+  std::ofstream(unknown_label) << row.dump();
   for (const std::string tensor : {"classifier.weight", "bert.pooler.dense.weight"}) {
     std::string content = complete;
     content.replace(content.find(tensor), tensor.size(), std::string(tensor.size(), 'x'));
     std::ofstream(path, std::ios::binary) << content;
-    for (const std::vector<std::string>& flags : {std::vector<std::string>{"--do_eval"},
-                                                  {"--do_predict", test_file},
-                                                  {"--do_eval", "--ignore_mismatched_sizes"}}) {
+    for (const std::vector<std::string>& flags :
+         {std::vector<std::string>{"--do_eval"},
+          {"--do_predict", test_file},
+          {"--do_eval", "--validation_file=" + unknown_label.string()},
+          {"--do_eval", "--ignore_mismatched_sizes"}}) {
       try {
         load_job(settings_of(flags), "uid-1");
         ADD_FAILURE() << tensor << " " << flags.back();
