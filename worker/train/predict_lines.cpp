@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 #include "common/contract/tasks.h"
 #include "common/contract/training_checks.h"
+#include "worker/tasks/rows/rows.h"
 #include "worker/tasks/squad/squad.h"
 #include "worker/text/utf8.h"
 #include "worker/train/inputs.h"
@@ -54,6 +55,11 @@ class Line {
     return found == json_.end() ? nullptr : &*found;
   }
   bool contains(const char* key) const { return find(key) != nullptr; }
+  std::vector<std::string> members() const {
+    std::vector<std::string> names;
+    for (const auto& [name, ignored] : json_.items()) names.push_back(name);
+    return names;
+  }
   std::optional<std::string> text(const char* key) const {
     const nlohmann::json* const found = find(key);
     if (found == nullptr) return std::nullopt;
@@ -115,13 +121,28 @@ const TaskDescription* task_of_model(const Settings& settings,
   return nullptr;
 }
 
+// As in files of the user's own, the only member except the label may have any name. JSON objects have
+// no order, so that of several members none is the first.
+std::string name_of_single(const Line& line) {
+  constexpr const char* kSingle = "sentence";
+  if (line.contains(kSingle) || line.contains("sentence1") || line.contains("sentence2")) {
+    return kSingle;
+  }
+  const std::vector<std::string> found = line.members();
+  std::vector<std::string> others = found;
+  std::erase(others, "label");
+  if (others.size() == 1) return others.front();
+  line.fail(fmt::format(
+      "found {}, {}", found.empty() ? "no members" : tasks::list_names(found, "and"), kSentences));
+}
+
 // `task`: of the model; may be null.
 Sentences sentences_of(const Line& line, const TaskDescription* task) {
   if (line.contains("question") || line.contains("context")) {
     line.fail(
         "found a question, expected a sentence: the model in --model_name_or_path is a classifier");
   }
-  const std::optional<std::string> single = line.text("sentence");
+  const std::optional<std::string> single = line.text(name_of_single(line).c_str());
   for (const char* const other : {"sentence1", "sentence2"}) {
     if (single && line.contains(other)) {
       line.fail(fmt::format("found both sentence and {}, {}", other, kSentences));

@@ -17,7 +17,8 @@ inline constexpr std::size_t kMaxInputLineBytes = std::size_t{1} << 20;
 
 // Returns a line for each line of `input`; empty lines and other members are skipped.
 //
-// A classifier takes {"sentence": ...} or {"sentence1": ..., "sentence2": ...} and gives
+// A classifier takes {"sentence": ...} or {"sentence1": ..., "sentence2": ...}, or one member of
+// another name beside "label", and gives
 // {"label": ..., "score": ...}, with the probability of the most probable label of config.json; a
 // regression, which has one label, gives {"score": ...}. If --task_name or finetuning_task in
 // config.json is a GLUE task, a line must have as many sentences as that task.

@@ -114,7 +114,8 @@ class TextFinder {
     throw Failure(
         ExitCode::kData,
         fmt::format("{}: the column {} has numbers and no text, expected sentences in the "
-                    "first columns or in sentence1 and sentence2",
+                    "first columns or in sentence1 and sentence2; remove this column, or name the "
+                    "text's column sentence1 and add sentence2",
                     rows.name(), quoted_excerpt(found->name)));
   }
 

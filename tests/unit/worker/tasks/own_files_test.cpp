@@ -221,7 +221,8 @@ TEST(OwnFiles, WarnOfARegressionOfIntegers) {
 TEST(OwnFiles, AColumnOfNumbersIsNotASentence) {
   const std::string idx =
       ": the column \"idx\" has numbers and no text, expected sentences in the first columns or in "
-      "sentence1 and sentence2";
+      "sentence1 and sentence2; remove this column, or name the text's column sentence1 and add "
+      "sentence2";
   for (const char* rows : {"0,a,1\n1,b,0\n", "0,a,1\n,b,0\n", " ,a,1\n1,b,0\n"}) {
     EXPECT_EQ(OwnFiles().train("train.csv", std::string("idx,text,label\n") + rows).failure(),
               "train.csv" + idx)
@@ -245,7 +246,8 @@ TEST(OwnFiles, AColumnOfNumbersIsNotASentence) {
   index.options().model_labels = {"0", "1"};
   EXPECT_EQ(index.failure(Split::kTest),
             "test.csv: the column \"\" has numbers and no text, expected sentences in the first "
-            "columns or in sentence1 and sentence2");
+            "columns or in sentence1 and sentence2; remove this column, or name the text's column "
+            "sentence1 and add sentence2");
 }
 
 TEST(OwnFiles, ASentenceMayBeANumberOrEmpty) {

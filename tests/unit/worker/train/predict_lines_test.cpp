@@ -90,14 +90,24 @@ TEST_F(PredictLines, HasTheLabelsAndScoresOfTransformers) {
   }
 }
 
+TEST_F(PredictLines, TakesTheOnlyMemberExceptTheLabelAsTheSentence) {
+  const std::string expected = predict(R"({"sentence": "a cat"})");
+  EXPECT_EQ(predict(R"({"text": "a cat"})"), expected);
+  EXPECT_EQ(predict(R"({"text": "a cat", "label": "1"})"), expected);
+}
+
 TEST_F(PredictLines, NamesTheLineOfBadInput) {
   const std::string good = "{\"sentence\": \"a cat\"}\n";
   EXPECT_EQ(refusal(good + "{\"sentence\": "),
             "in.jsonl:2: found invalid JSON, expected {\"sentence\": ...} or {\"sentence1\": ..., "
             "\"sentence2\": ...}");
   EXPECT_THAT(refusal("\n[1]"), StartsWith("in.jsonl:2: found array, expected {"));
-  EXPECT_THAT(refusal("{\"text\": \"a\"}"),
+  EXPECT_THAT(refusal("{\"sentence2\": \"a\"}"),
               StartsWith("in.jsonl:1: found neither sentence nor sentence1, expected {"));
+  EXPECT_THAT(refusal(R"({"id": "7", "text": "a", "label": 1})"),
+              StartsWith("in.jsonl:1: found \"id\", \"label\", \"text\", expected {"));
+  EXPECT_THAT(refusal("{}"), StartsWith("in.jsonl:1: found no members, expected {"));
+  EXPECT_EQ(refusal(R"({"text": 7})"), "in.jsonl:1: found number as \"text\", expected a string");
   for (const std::string other : {"sentence1", "sentence2"}) {
     EXPECT_THAT(refusal(R"({"sentence": "a cat", ")" + other + R"(": "the cat"})"),
                 StartsWith("in.jsonl:1: found both sentence and " + other + ", expected {"));
