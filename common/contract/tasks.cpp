@@ -189,7 +189,9 @@ DatasetTask task_of_dataset(std::string_view dataset_name, std::string_view conf
   }
   if (is_known) return {std::move(found)};
   const char* expected = is_glue ? "the task of the data set glue: one of" : "glue, or one of";
-  return {.problem = {{flag, given, fmt::format("{} {}", expected, fmt::join(known, ", "))}}};
+  return {.problem = {{flag, given,
+                       fmt::format("{} {}{}", expected, fmt::join(known, ", "),
+                                   is_glue ? "" : "; for other data use train_file")}}};
 }
 
 std::vector<std::string_view> evaluation_metrics(std::string_view task_name,

@@ -201,8 +201,11 @@ fs::path resolve_model(const ModelRequest& request, const HubOptions& options) {
     return download_model(cache, request, options);
   } catch (const Failure& failure) {
     if (!cached && failure.code() == ExitCode::kHubUnavailable) {
-      throw Failure(failure.code(),
-                    fmt::format("{}; found no local directory {} either", failure.what(), name));
+      throw Failure(
+          failure.code(),
+          fmt::format("{}; found no local directory {} either: without a connection copy the "
+                      "files to a directory and name that",
+                      failure.what(), name));
     }
     if (!cached || !cache_suffices(failure)) throw;
     options.report(fmt::format("{}; using the cached model {}", failure.what(), cached->string()));

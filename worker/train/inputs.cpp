@@ -66,6 +66,24 @@ void check_start_is_kept(const Settings& settings) {
                             settings.output_dir, settings.model_name_or_path));
 }
 
+namespace {
+
+// Names the flag with which a failed download is not needed.
+hub::DatasetFiles resolve_or_advise(const hub::DatasetRequest& request,
+                                    const hub::HubOptions& options) {
+  try {
+    return hub::resolve_dataset(request, options);
+  } catch (const Failure& failure) {
+    if (failure.code() != ExitCode::kHubUnavailable) throw;
+    throw Failure(failure.code(), fmt::format("{}; without a connection use {}", failure.what(),
+                                              request.may_be_directory
+                                                  ? "--dataset_name DIR with its Parquet files"
+                                                  : "--data_dir DIR with the files of the task"));
+  }
+}
+
+}  // namespace
+
 std::shared_ptr<const tasks::DataTables> resolve_data_set(const Settings& settings,
                                                           const hub::HubOptions& options) {
   const bool has_files = !settings.data_dir.empty() || !settings.train_file.empty() ||
@@ -80,7 +98,7 @@ std::shared_ptr<const tasks::DataTables> resolve_data_set(const Settings& settin
   if (request.name.empty()) request.name = answers_questions ? settings.task_name : "glue";
   // The configurations of glue are its tasks, in small letters.
   if (is_glue_dataset(request.name)) request.config = settings.task_name;
-  hub::DatasetFiles found = hub::resolve_dataset(request, options);
+  hub::DatasetFiles found = resolve_or_advise(request, options);
   return std::make_shared<tasks::DataTables>(
       request.config.empty() ? request.name : request.name + "/" + request.config,
       found.format == hub::DatasetFiles::Format::kArrow ? tasks::DataTables::Format::kArrow

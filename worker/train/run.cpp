@@ -195,13 +195,25 @@ class TrainingRun {
                               failure.what(), settings_.output_dir));
   }
 
+  [[noreturn]] void end_stopped(ExitCode code) const {
+    std::string message = "stopped by a signal";
+    // With other epochs, the job starts its workers again.
+    if (session_.has_single_epoch() && is_rank0_ && trainer_->last_checkpoint_step() >= 0) {
+      message +=
+          fmt::format("; the same command{} resumes after step {}",
+                      settings_.overwrite_output_dir ? " without --overwrite_output_dir" : "",
+                      trainer_->last_checkpoint_step());
+    }
+    throw Failure(code, message);
+  }
+
   void throw_if_stopped() {
     const std::optional<ExitCode> code = session_.stopped();
     if (!code) return;
     trainer_->finish_checkpoint_of_epoch();  // before other workers take the output over
     session_.leave("stopped by a signal");
     save_outside_of_epochs();
-    throw Failure(*code, "stopped by a signal");
+    end_stopped(*code);
   }
 
   // Waits for the checkpoint that is being written. Whether what has been trained would be lost with
@@ -231,7 +243,7 @@ class TrainingRun {
     if (!code || (session_.has_single_epoch() && !is_rank0)) return;
     if (is_rank0 && has_unsaved_step()) save_checkpoint_or_warn(mesh.epoch());
     state_is_kept_ = !is_rank0;
-    throw Failure(*code, "stopped by a signal");
+    end_stopped(*code);
   }
 
   // Before this process ends outside of a membership epoch: perhaps no other worker has the state.

@@ -270,8 +270,9 @@ class Reader {
                                      : "is not valid JSON";
       throw Failure(
           ExitCode::kData,
-          fmt::format("{}:{}: {} (byte {}{})", source_, lines_before + line_of(text, error.byte),
-                      problem, std::min(error.byte, text.size()), after_last_question()));
+          fmt::format("{}:{}: {} (byte {}{}){}", source_, lines_before + line_of(text, error.byte),
+                      problem, std::min(error.byte, text.size()), after_last_question(),
+                      is_json_file(source_) ? "" : "; expected a .json or .jsonl file"));
     } catch (const Json::exception&) {  // a number beyond a double's range
       fail(fmt::format("has a number out of a double's range{}", after_last_question()));
     }

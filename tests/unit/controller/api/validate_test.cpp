@@ -394,7 +394,7 @@ TEST(Validate, AcceptsNamesOfTheHub) {
   EXPECT_EQ(errors_of(with("    task: mrpc\n", "    dataset_name: imdb\n",
                            with("    data: data:MRPC\n", ""))),
             "job.yaml:15: spec.trainer.dataset_name: found imdb, expected glue, or one of " +
-                all_tasks());
+                all_tasks() + "; for other data use train_file");
 }
 
 TEST(Validate, WarnsThatEachPodDownloads) {

@@ -117,7 +117,8 @@ TEST_F(Download, GivesUpAfterTheLastAttempt) {
   EXPECT_EQ(error.code, ExitCode::kHubUnavailable);
   EXPECT_EQ(error.message, "model google-bert/bert-base-uncased: " + server_.endpoint() +
                                " answers 500, after 5 attempts; found no local directory "
-                               "google-bert/bert-base-uncased either");
+                               "google-bert/bert-base-uncased either: without a connection copy "
+                               "the files to a directory and name that");
   EXPECT_EQ(server_.requests().size(), 5U);
 }
 
@@ -145,7 +146,8 @@ TEST_F(Download, DoesNotWaitLongerThanTheLimit) {
   EXPECT_EQ(error.message, "model google-bert/bert-base-uncased: " + server_.endpoint() +
                                " limits requests (429) and asks to wait 1 h 00 min; a token in "
                                "HF_TOKEN raises the limit; found no local directory "
-                               "google-bert/bert-base-uncased either");
+                               "google-bert/bert-base-uncased either: without a connection copy "
+                               "the files to a directory and name that");
   EXPECT_EQ(server_.requests().size(), 1U);
 }
 

@@ -207,6 +207,11 @@ TEST(SquadReader, RefusesUnpairedSurrogatesInvalidUtf8AndTruncatedFiles) {
   EXPECT_THAT(read_failure("[1e999]"), HasSubstr("has a number out of a double's range"));
 }
 
+TEST(SquadReader, ExpectsAJsonFileInsteadOfCsv) {
+  EXPECT_EQ(read_failure("id,question,context\n", "qa.csv"),
+            "qa.csv:1: is not valid JSON (byte 1); expected a .json or .jsonl file");
+}
+
 TEST(SquadReader, ShortensAndEscapesTheIdInMessages) {
   const std::string id = "\\u001b" + std::string(2000, 'x');
   const std::string named = "question \"\\x1b" + std::string(99, 'x') + "...\"";

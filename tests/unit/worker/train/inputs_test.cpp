@@ -47,5 +47,28 @@ TEST_F(DataSets, OfGlueHaveTheConfigurationOfTheTask) {
   EXPECT_NE(resolve("glue", "mrpc", "MRPC"), nullptr);
 }
 
+TEST_F(DataSets, ThatCannotBeDownloadedNameTheFlagForFiles) {
+  const auto refusal = [&](const std::string& dataset_name) {
+    Settings settings;
+    settings.dataset_name = dataset_name;
+    settings.task_name = "rte";
+    hub::HubOptions options;
+    options.endpoint = "http://127.0.0.1:1";
+    options.cache_dir = options.datasets_cache = folder_.path();
+    options.limits.attempts = 1;
+    try {
+      resolve_data_set(settings, options);
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.code(), ExitCode::kHubUnavailable);
+      return std::string(failure.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal(""), ::testing::EndsWith("; without a connection use --data_dir DIR with the "
+                                               "files of the task"));
+  EXPECT_THAT(refusal("org/rte"), ::testing::EndsWith("; without a connection use --dataset_name "
+                                                      "DIR with its Parquet files"));
+}
+
 }  // namespace
 }  // namespace tilewright::train

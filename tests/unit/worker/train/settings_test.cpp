@@ -269,7 +269,9 @@ TEST(Settings, TakeTheTaskFromTheDataSetsName) {
                         "glue: one of {}",
                         fmt::join(glue_task_names(), ", ")));
   EXPECT_THAT(refusal_of({"--dataset_name=imdb"}),
-              ::testing::StartsWith("--dataset_name: found imdb, expected glue, or one of "));
+              ::testing::AllOf(
+                  ::testing::StartsWith("--dataset_name: found imdb, expected glue, or one of "),
+                  ::testing::EndsWith("; for other data use train_file")));
 }
 
 TEST(Settings, RefuseADataSetOfAnotherTask) {
