@@ -44,8 +44,9 @@ Result<Socket> connect_once(const Address& address, const addrinfo& to, const Wa
   return Socket(std::move(fd));
 }
 
-// Tries each address of the host once and divides the remaining time evenly among them.
-Result<Socket> connect_to_any(const Address& address, const Wait& wait) {
+// Tries each address of the host once, for at most `longest`, and divides the remaining time evenly
+// among them.
+Result<Socket> connect_to_any(const Address& address, const Wait& wait, Duration longest) {
   auto list = resolve(address, AddressUse::kConnect, wait);
   if (!list.ok()) return list.error();
   int left = 0;
@@ -53,7 +54,8 @@ Result<Socket> connect_to_any(const Address& address, const Wait& wait) {
   Error last = refused(address, "the host has no address");
   for (const addrinfo* one = list->get(); one; one = one->ai_next, --left) {
     const auto now = monotonic_now();
-    const Wait attempt(now + (wait.deadline - now) / left, wait.cancel);
+    const Wait attempt(now + std::min<Duration>((wait.deadline - now) / left, longest),
+                       wait.cancel);
     auto socket = connect_once(address, *one, attempt);
     if (socket.ok()) return socket;
     last = socket.error();
@@ -64,10 +66,10 @@ Result<Socket> connect_to_any(const Address& address, const Wait& wait) {
 
 }  // namespace
 
-Result<Socket> connect_to(const Address& address, const Wait& wait, Retry retry) {
+Result<Socket> connect_to(const Address& address, const Wait& wait, Retry retry, Duration attempt) {
   Duration backoff = kInitialBackoff;
   while (true) {
-    auto socket = connect_to_any(address, wait);
+    auto socket = connect_to_any(address, wait, retry == Retry::kNo ? Duration::max() : attempt);
     if (socket.ok() || retry == Retry::kNo) return socket;
     // No event reports that a remote port starts to listen, so wait for a fixed time.
     const Wait backoff_wait(std::min(wait.deadline, monotonic_now() + backoff), wait.cancel);

@@ -9,9 +9,14 @@ namespace tilewright::net {
 
 enum class Retry { kNo, kUntilDeadline };
 
+// How long kUntilDeadline waits for the answer of one address. The kernel repeats one SYN for about
+// two minutes, and behind a ClusterIP all of them go to the endpoint of the first, which may be gone.
+inline constexpr Duration kConnectAttempt = std::chrono::seconds(5);
+
 // Resolves and connects. kUntilDeadline retries (after 10 ms, doubling to 500 ms) while the peer
-// refuses or its name does not resolve.
-Result<Socket> connect_to(const Address& address, const Wait& wait, Retry retry = Retry::kNo);
+// refuses, does not answer within `attempt`, or its name does not resolve. Errors carry kPeerLost.
+Result<Socket> connect_to(const Address& address, const Wait& wait, Retry retry = Retry::kNo,
+                          Duration attempt = kConnectAttempt);
 
 class Listener {
  public:

@@ -1,12 +1,16 @@
 #include "common/net/socket.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <future>
 #include <numeric>
+#include <set>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -167,6 +171,40 @@ TEST(Connect, RetriesUntilThePeerListens) {
   // Whether the connector fails before this point does not affect the result.
   std::this_thread::yield();
   Listener listener = Listener::bind(address).or_throw();
+  EXPECT_TRUE(accept_from(listener).connected());
+  EXPECT_TRUE(later.get().ok());
+}
+
+// The local addresses of this host's connections to `port` that have no answer yet, as
+// /proc/net/tcp shows them.
+std::set<std::string> unanswered_connects(std::uint16_t port) {
+  std::set<std::string> found;
+  std::ifstream table("/proc/net/tcp");
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::string slot, local, remote, state;
+    words >> slot >> local >> remote >> state;
+    constexpr const char* kSynSent = "02";
+    if (state == kSynSent && remote.ends_with(fmt::format(":{:04X}", port))) found.insert(local);
+  }
+  return found;
+}
+
+TEST(Connect, TriesAgainIfThePeerDoesNotAnswer) {
+  Listener listener = Listener::bind({"127.0.0.1", 0}, 0).or_throw();
+  const Address address = listener.local_address();
+  // The kernel queues one connection and drops each further SYN.
+  const Socket queued = connect_to(address, soon()).or_throw();
+  const Wait wait = soon();
+  auto later = std::async(std::launch::async, [&] {
+    return connect_to(address, wait, Retry::kUntilDeadline, milliseconds(100));
+  });
+  std::set<std::string> attempts;
+  while (attempts.size() < 2 && monotonic_now() < wait.deadline) {
+    attempts.merge(unanswered_connects(address.port));
+    std::this_thread::yield();
+  }
+  EXPECT_GE(attempts.size(), 2U);
   EXPECT_TRUE(accept_from(listener).connected());
   EXPECT_TRUE(later.get().ok());
 }

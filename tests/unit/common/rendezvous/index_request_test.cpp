@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <future>
 #include <set>
@@ -136,6 +137,32 @@ TEST(IndexRequest, WaitsForTheCoordinator) {
   });
   const auto server = serve_indices(1, false, port);
   EXPECT_EQ(early.get().or_throw(), 1);
+}
+
+TEST(IndexRequest, AsksTheNextCoordinatorIfTheFirstEndsBeforeItAnswers) {
+  Restarted first(3);
+  const std::uint16_t port = first.server->address().port;
+  auto answer = first.ask(11);
+  EXPECT_TRUE(Restarted::waits(answer));
+  first.server.reset();
+  const auto second = serve_indices(1, false, port);
+  EXPECT_EQ(answer.get().or_throw(), 1);
+}
+
+// A coordinator that ends while it proves the secret.
+TEST(IndexRequest, AsksAgainIfTheConnectionBreaksDuringTheProof) {
+  net::Listener listener = net::Listener::bind({"127.0.0.1", 0}).or_throw();
+  const std::uint16_t port = listener.local_address().port;
+  auto answer = std::async(std::launch::async, [port] {
+    return request_worker_index({"127.0.0.1", port}, kUid, key(), false, 1,
+                                net::within(seconds(20)));
+  });
+  ASSERT_EQ(net::wait_ready(listener.fd(), POLLIN, net::within(seconds(20))), net::Ready::kYes);
+  net::Socket broken = listener.try_accept().or_throw();
+  listener = {};
+  broken.close();
+  const auto server = serve_indices(1, false, port);
+  EXPECT_EQ(answer.get().or_throw(), 1);
 }
 
 TEST(IndexRequest, SaysWhyThereIsNone) {
