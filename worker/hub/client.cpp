@@ -16,7 +16,8 @@ namespace {
 using Problem = HttpResponse::Problem;
 
 constexpr int kMaxRedirects = 10;
-// A connection that breaks after it brought so much does not count as a failed attempt.
+// A connection that breaks after it brought so much more than any before does not count as a failed
+// attempt.
 constexpr std::uint64_t kProgressBytes = 1 << 20;
 
 // `W/"abc"` and `"abc"` to `abc`.
@@ -266,7 +267,7 @@ nlohmann::json HubClient::info(const Repository& repository, const std::string& 
 
 void HubClient::download(const Repository& repository, const std::string& commit,
                          const std::string& file, std::uint64_t size, BodySink& sink) {
-  std::uint64_t mark = sink.received();
+  std::uint64_t most = sink.received();
   for (int attempt = 1; sink.received() < size;) {
     HttpRequest request;
     request.url = options_.endpoint + repository.file_path(commit, file);
@@ -301,7 +302,6 @@ void HubClient::download(const Repository& repository, const std::string& commit
       // The partial file is longer than the server's.
       if (request.from == 0) reject(repository, response, "to a request without a range");
       sink.restart();
-      mark = 0;
       ++attempt;
       if (attempt <= options_.limits.attempts) continue;
     }
@@ -310,8 +310,8 @@ void HubClient::download(const Repository& repository, const std::string& commit
       response.reason =
           fmt::format("received {} of the {} bytes of {}", sink.received(), size, file);
     }
-    if (sink.received() >= mark + kProgressBytes) attempt = 1;
-    mark = sink.received();
+    if (sink.received() >= most + kProgressBytes) attempt = 1;
+    most = std::max(most, sink.received());
     if (!wait_to_retry(repository, response, attempt)) {
       throw Failure(repository.code(),
                     fmt::format("{}: {} has no {} (404), which it described",

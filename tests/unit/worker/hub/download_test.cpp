@@ -1,4 +1,5 @@
 // Downloads under faults of the hub, the network and the disk.
+#include <atomic>
 #include <thread>
 
 #include "common/base/sha256.h"
@@ -317,6 +318,32 @@ TEST_F(StrangeHub, MayIgnoreTheRange) {
   EXPECT_EQ(read_text(model / "config.json"), content);
   ASSERT_EQ(hub.requests().size(), 2U);
   EXPECT_EQ(hub.requests()[1].headers.at("range"), "bytes=5-");
+}
+
+// Each connection starts again at the first byte, so a longer one after a shorter one is no progress.
+TEST_F(StrangeHub, CannotStartAgainForEver) {
+  constexpr std::size_t kSize = 4 << 20, kLong = 3 << 20, kShort = 1 << 20;
+  options_.limits.attempts = 4;
+  constexpr int kMostGets = 20;  // ends a client that would not stop
+  std::atomic<int> gets = 0;
+  kube::ScriptedServer hub(
+      [&](kube::ScriptedConnection& connection, const kube::ScriptedRequest& request) {
+        const std::string size = fmt::format("Content-Length: {}\r\n", kSize);
+        if (request.method == "HEAD") {
+          connection.head(200, commit_ + "ETag: \"abc\"\r\n" + size);
+        } else if (gets == kMostGets) {
+          connection.head(404, "Content-Length: 0\r\n");
+        } else {
+          connection.head(200, size);
+          connection.send(std::string(gets++ % 2 == 0 ? kLong : kShort, 'x'));
+          connection.hang_up();
+        }
+      });
+  options_.endpoint = hub.url();
+  const Error error = failure_of([&] { resolve("org/name"); });
+  EXPECT_EQ(error.code, ExitCode::kHubUnavailable);
+  EXPECT_THAT(error.message, HasSubstr("after 4 attempts"));
+  EXPECT_EQ(gets.load(), 4);
 }
 
 }  // namespace
