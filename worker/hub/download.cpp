@@ -148,10 +148,10 @@ void check_space(const fs::path& directory, std::uint64_t missing) {
                   directory.string(), format_size(space.available), format_size(missing)));
 }
 
-// Returns whether the blob has the size that the hub describes.
-bool has_blob(const RepositoryCache& cache, const RemoteFile& remote) {
+// Returns whether the file exists with the size that the hub describes.
+bool is_complete(const fs::path& path, const RemoteFile& remote) {
   std::error_code error;
-  return fs::file_size(cache.blob(remote.etag), error) == remote.size && !error;
+  return fs::file_size(path, error) == remote.size && !error;
 }
 
 void download_blob(const RepositoryCache& cache, const RemoteFile& remote, const std::string& file,
@@ -194,7 +194,10 @@ void download_file(const RepositoryCache& cache, const RemoteFile& remote, const
         const std::uintmax_t size = fs::file_size(incomplete, error);
         return error ? 0 : size;
       });
-  if (!has_blob(cache, remote)) {
+  // Another process may have brought it meanwhile. Without symbolic links it has moved the blob into
+  // the snapshot, whose files are those of this commit.
+  if (is_complete(cache.file(remote.commit, file), remote)) return;
+  if (!is_complete(blob, remote)) {
     if (lock.state() == FileLock::State::kLocked) {
       download_blob(cache, remote, file, client, options, incomplete);
     } else {

@@ -1,9 +1,11 @@
 // Processes that share a cache.
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <thread>
 
 #include "common/base/strings.h"
+#include "tests/support/hidden_system_call.h"
 #include "tests/support/running_program.h"
 #include "tests/support/scoped_variable.h"
 #include "tests/unit/worker/hub/hub_fixture.h"
@@ -19,9 +21,15 @@ using testing::RunningProgram;
 using testing::ScopedVariable;
 
 // Resolves what HUB_TEST_MODEL and HUB_TEST_DATASET (NAME or NAME:CONFIG) name, with the settings
-// of the environment. Other tests run it as a process of its own; by hand it shows what a cache
-// holds.
+// of the environment; with HUB_TEST_NO_LINKS as on a file system without symbolic links. Other tests
+// run it as a process of its own; by hand it shows what a cache holds.
 TEST(Process, DISABLED_Resolves) {
+  if (!environment_variable("HUB_TEST_NO_LINKS").empty()) {
+    ASSERT_TRUE(testing::hide_system_call(SYS_symlinkat));
+#ifdef SYS_symlink
+    ASSERT_TRUE(testing::hide_system_call(SYS_symlink));
+#endif
+  }
   HubOptions options =
       options_from_environment([](const char* name) { return environment_variable(name); });
   options.progress = [](const std::string& line) {
@@ -51,24 +59,35 @@ class Processes : public HubTest {
                                  "--gtest_also_run_disabled_tests"},
         folder_.path());
   }
+  // The second process waits for the first.
+  void expect_one_download() {
+    add_model();
+    server_.add_fault({.kind = Fault::kHold, .method = "GET", .target = "/blob/"});
+    const auto first = start();
+    ASSERT_TRUE(server_.await("GET", "/blob/", 1));
+    const auto second = start();
+    ASSERT_TRUE(second->wait_for_output("waiting for another process"));
+    server_.release();
+    EXPECT_EQ(first->wait(), 0) << first->output();
+    EXPECT_EQ(second->wait(), 0) << second->output();
+    EXPECT_EQ(server_.count("GET", "/blob/"), 1);
+    options_.offline = options_.datasets_offline = true;
+    EXPECT_EQ(read_text(resolve() / "model.safetensors"), weights_);
+  }
   const ScopedVariable endpoint_{"HF_ENDPOINT", server_.endpoint()};
   const ScopedVariable cache_{"HF_HUB_CACHE", options_.cache_dir.string()};
   const ScopedVariable model_{"HUB_TEST_MODEL", "google-bert/bert-base-uncased"};
 };
 
 TEST_F(Processes, AtOnceDownloadAFileOnce) {
-  add_model();
-  server_.add_fault({.kind = Fault::kHold, .method = "GET", .target = "/blob/"});
-  const auto first = start();
-  ASSERT_TRUE(server_.await("GET", "/blob/", 1));
-  const auto second = start();
-  ASSERT_TRUE(second->wait_for_output("waiting for another process"));
-  server_.release();
-  EXPECT_EQ(first->wait(), 0) << first->output();
-  EXPECT_EQ(second->wait(), 0) << second->output();
-  EXPECT_EQ(server_.count("GET", "/blob/"), 1);
-  options_.offline = options_.datasets_offline = true;
-  EXPECT_EQ(read_text(resolve() / "model.safetensors"), weights_);
+  expect_one_download();
+  EXPECT_TRUE(fs::is_symlink(resolve() / "model.safetensors"));
+}
+
+TEST_F(Processes, AtOnceDownloadAFileOnceWithoutSymbolicLinks) {
+  const ScopedVariable no_links("HUB_TEST_NO_LINKS", "1");
+  expect_one_download();
+  EXPECT_FALSE(fs::is_symlink(resolve() / "model.safetensors"));
 }
 
 TEST_F(Processes, ThatAreKilledLeaveALockThatTheNextTakes) {
