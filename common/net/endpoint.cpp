@@ -63,6 +63,10 @@ Result<AddressList> resolve(const Address& address, AddressUse use, const Wait& 
   const int passive_flag = use == AddressUse::kListen ? AI_PASSIVE : 0;
   auto [code, list] = lookup(address, passive_flag | AI_NUMERICHOST);
   if (code == EAI_NONAME && !address.host.empty()) {
+    const Error late{ExitCode::kPeerLost,
+                     fmt::format("host {}: the name did not resolve in time", address.host)};
+    // No caller would wait for the thread.
+    if (monotonic_now() >= wait.deadline || (wait.cancel && wait.cancel->signalled())) return late;
     auto state = std::make_shared<PendingLookup>();
     std::thread([state, address, passive_flag] {
       auto answer = lookup(address, passive_flag);
@@ -72,10 +76,7 @@ Result<AddressList> resolve(const Address& address, AddressUse use, const Wait& 
       }
       state->done.signal();
     }).detach();
-    if (wait_ready(state->done.fd(), POLLIN, wait) != Ready::kYes) {
-      return Error{ExitCode::kPeerLost,
-                   fmt::format("host {}: the name did not resolve in time", address.host)};
-    }
+    if (wait_ready(state->done.fd(), POLLIN, wait) != Ready::kYes) return late;
     const std::lock_guard lock(state->mutex);
     code = state->answer->first;
     list = std::move(state->answer->second);

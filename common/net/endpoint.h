@@ -1,4 +1,4 @@
-// Conversion between Address and the kernel's socket addresses. Private to this module.
+// Conversion between Address and the kernel's socket addresses, and the resolution of names.
 #pragma once
 
 #include <netdb.h>

@@ -246,6 +246,21 @@ TEST_F(AgentHosts, C10dServesOnTheHostThatTheEndpointNames) {
   EXPECT_EQ(digest(), reference);
 }
 
+// As a StatefulSet, whose pods may start before their DNS records are there.
+TEST_F(AgentHosts, C10dServesAlsoIfTheNameOfTheEndpointAppearsLater) {
+  const std::vector<std::string> words =
+      training({"--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d", "--rdzv-endpoint=late",
+                "--rdzv-id=run-7", "--rdzv-conf=join_timeout=120", key_file()},
+               "two");
+  const auto first = start(0, words), second = start(1, words);
+  ASSERT_TRUE(first->wait_for_output("waiting until the name of the rendezvous resolves"));
+  ASSERT_TRUE(second->wait_for_output("waiting until the name of the rendezvous resolves"));
+  hosts_->add_name("late", 0);
+  EXPECT_EQ(first->wait(), 0) << first->output();
+  EXPECT_EQ(second->wait(), 0) << second->output();
+  EXPECT_THAT(first->output(), HasSubstr("[worker 0.0] "));
+}
+
 // As users start a script again. All launches have the same job UID, also without --rdzv-id.
 TEST_F(AgentHosts, StartAnewWithOverwriteOutputDir) {
   const std::string reference = train_in_one_process("one", 1, {"--learning_rate=2e-3"});

@@ -93,6 +93,11 @@ std::string NetworkHosts::network(int host) const {
   return fmt::format("tilewright-{}-{}", getpid(), host);
 }
 
+void NetworkHosts::add_name(const std::string& name, int host) const {
+  std::ofstream(directory_.path() / "hosts", std::ios::app)
+      << fmt::format("{} {}\n", address(host), name);
+}
+
 // The hosts' links end at a bridge in a namespace of its own, number count_.
 void NetworkHosts::connect() {
   const std::string folder = directory_.path(), bridge = network(count_);

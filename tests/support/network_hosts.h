@@ -29,6 +29,8 @@ class NetworkHosts {
   std::string address(int host) const { return "10.77.0." + std::to_string(host + 1); }
   // A name that only the configuration of ssh knows.
   std::string alias(int host) const { return "alias" + std::to_string(host + 1); }
+  // Gives a host another name, in /etc/hosts of all hosts.
+  void add_name(const std::string& name, int host) const;
   // A name a line.
   std::filesystem::path hostfile_path() const { return directory_.path() / "hostfile"; }
   // The directory with `ssh`, for the front of PATH.

@@ -154,9 +154,10 @@ std::vector<std::string> common_flags(const Flags& flags, const launch::Torchrun
 
 // What the hostfile says of the flags: number of hosts and processes.
 elastic::HostGroupOptions host_group(const Flags& flags, const launch::TorchrunOptions& torchrun,
-                                     elastic::AgentOptions agent) {
+                                     elastic::AgentOptions agent, const StopSignals& signals) {
   elastic::HostGroupOptions group;
-  group.hosts = elastic::this_host_first(elastic::read_hostfile(flags.hostfile).or_throw());
+  group.hosts =
+      elastic::this_host_first(elastic::read_hostfile(flags.hostfile).or_throw(), signals);
   const int hosts = static_cast<int>(group.hosts.size());
   if (torchrun.nnodes && agent.max_nodes != hosts)
     throw Failure(ExitCode::kUsage,
@@ -238,14 +239,14 @@ int run_agent_command(std::vector<std::string> words) {
   options.command.insert(options.command.begin(), executable_path());
   if (flags.check) {
     if (flags.hostfile.empty()) return check_this_host(options);
-    elastic::HostGroupOptions group = host_group(flags, torchrun, std::move(options));
+    elastic::HostGroupOptions group = host_group(flags, torchrun, std::move(options), signals);
     group.flags.push_back(fmt::format("--nproc-per-node={}", group.agent.nproc_per_node));
     return elastic::check_hosts(group, signals, STDOUT_FILENO);
   }
   if (words.empty())
     throw Failure(ExitCode::kUsage, "agent: found no command after the flags, expected: train ...");
   if (!flags.hostfile.empty()) {
-    elastic::HostGroupOptions group = host_group(flags, torchrun, std::move(options));
+    elastic::HostGroupOptions group = host_group(flags, torchrun, std::move(options), signals);
     elastic::complete_options(group.agent, environment_variable);
     if (group.agent.external_rendezvous)
       throw Failure(ExitCode::kUsage,

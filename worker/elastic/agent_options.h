@@ -19,7 +19,7 @@ namespace tilewright::elastic {
 // Which host serves the rendezvous.
 enum class Serving {
   kByRank,     // the one with node rank 0
-  kByAddress,  // the one that rdzv_endpoint names; a second agent on it joins
+  kByAddress,  // the one that rdzv_endpoint names, once it resolves; a second agent on it joins
   kAlways,     // this one
   kNever,      // another one
 };

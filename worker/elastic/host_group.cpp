@@ -20,6 +20,8 @@ constexpr const char* kStarted = "tilewright-agent started ";
 // Longer than the connect timeout of ssh and the start of a program from a network file system.
 constexpr Duration kStartTimeout = std::chrono::seconds(60);
 constexpr Duration kCheckTimeout = std::chrono::seconds(60);
+// For the names of all hosts: an unreachable resolver takes 10 s or more for each.
+constexpr Duration kLookupTimeout = std::chrono::seconds(30);
 // In addition to the grace period of the agents.
 constexpr Duration kStopMargin = std::chrono::seconds(5);
 constexpr std::size_t kMaxUnstartedBytes = 64 << 10;
@@ -33,15 +35,18 @@ std::string last_line(std::string_view text) {
       std::string(newline == std::string_view::npos ? text : text.substr(newline + 1)));
 }
 
+void throw_if_stopped(const StopSignals& signals) {
+  if (const auto code = signals.exit_code())
+    throw Failure(*code, "stopped while looking up the hosts");
+}
+
 // The agent of one host.
 struct HostAgent {
-  HostAgent(Host of, bool local)
+  explicit HostAgent(Host of)
       : host(std::move(of)),
-        is_local(local),
         output(fmt::format("[{}] ", host.name)),
         error(fmt::format("[{}] ", host.name)) {}
   Host host;
-  bool is_local;
   std::unique_ptr<ChildProcess> process;
   LinePrefixer output, error;
   bool started = false;      // its first line has arrived
@@ -54,11 +59,11 @@ class HostGroup {
  public:
   HostGroup(HostGroupOptions options, const StopSignals& signals,
             const std::shared_ptr<Logger>& log)
-      : options_(prepare(std::move(options))),
+      : options_(prepare(std::move(options), signals)),
         signals_(signals),
         log_(log),
         rendezvous_(options_.agent, signals, log) {
-    for (const Host& host : options_.hosts) agents_.emplace_back(host, is_this_host(host.name));
+    for (const Host& host : options_.hosts) agents_.emplace_back(host);
   }
 
   int run() {
@@ -87,22 +92,28 @@ class HostGroup {
 
  private:
   // This process serves the rendezvous and has no processes of its own.
-  static HostGroupOptions prepare(HostGroupOptions options) {
+  static HostGroupOptions prepare(HostGroupOptions options, const StopSignals& signals) {
     AgentOptions& agent = options.agent;
     agent.serving = Serving::kAlways;
     agent.node_rank = 0;
-    if (!agent.rdzv_endpoint) agent.rdzv_endpoint = net::Address{advertised_address(options), 0};
+    if (!agent.rdzv_endpoint)
+      agent.rdzv_endpoint = net::Address{advertised_address(options, signals), 0};
     return options;
   }
 
   // On the way to the first host whose address is known.
-  static std::string advertised_address(const HostGroupOptions& options) {
+  static std::string advertised_address(const HostGroupOptions& options,
+                                        const StopSignals& signals) {
     if (options.agent.local_addr) return *options.agent.local_addr;
     std::optional<Error> problem;
+    const net::Wait wait = net::within(kLookupTimeout, &signals.cancel_token());
     for (const Host& host : options.hosts) {
-      if (is_this_host(host.name)) continue;
+      if (host.is_this_host) continue;
+      if (problem && monotonic_now() >= wait.deadline) break;
       const auto name = ssh_host_name(options.ssh, host.name);
-      const auto address = name.ok() ? address_towards(*name) : Result<std::string>(name.error());
+      const auto address =
+          name.ok() ? address_towards(*name, wait) : Result<std::string>(name.error());
+      throw_if_stopped(signals);
       if (address.ok()) return *address;
       if (!problem) problem = address.error();
     }
@@ -139,8 +150,8 @@ class HostGroup {
     HostAgent& agent = agents_[i];
     const RemoteCommand what = command(i);
     agent.process = std::make_unique<ChildProcess>(
-        ChildProcess::start(agent.is_local ? on_this_host(what)
-                                           : over_ssh(options_.ssh, agent.host.name, what))
+        ChildProcess::start(agent.host.is_this_host ? on_this_host(what)
+                                                    : over_ssh(options_.ssh, agent.host.name, what))
             .or_throw());
     std::vector<std::string> lines = {
         {reinterpret_cast<const char*>(key.bytes().data()), key.bytes().size()}};
@@ -309,9 +320,14 @@ struct Check {
 
 std::string started_line(const std::string& version) { return kStarted + version + "\n"; }
 
-std::vector<Host> this_host_first(std::vector<Host> hosts) {
-  std::stable_partition(hosts.begin(), hosts.end(),
-                        [](const Host& one) { return is_this_host(one.name); });
+std::vector<Host> this_host_first(std::vector<Host> hosts, const StopSignals& signals) {
+  const net::Wait wait = net::within(kLookupTimeout, &signals.cancel_token());
+  for (Host& host : hosts) {
+    const Result<bool> found = is_this_host(host.name, wait);
+    throw_if_stopped(signals);
+    host.is_this_host = found.ok() && *found;
+  }
+  std::ranges::stable_partition(hosts, &Host::is_this_host);
   return hosts;
 }
 
@@ -327,9 +343,8 @@ int check_hosts(const HostGroupOptions& options, const StopSignals& signals, int
     check.command.arguments.insert(check.command.arguments.end(), options.flags.begin(),
                                    options.flags.end());
     check.process = std::make_unique<ChildProcess>(
-        ChildProcess::start(is_this_host(host.name)
-                                ? on_this_host(check.command)
-                                : over_ssh(options.ssh, host.name, check.command))
+        ChildProcess::start(host.is_this_host ? on_this_host(check.command)
+                                              : over_ssh(options.ssh, host.name, check.command))
             .or_throw());
     checks.push_back(std::move(check));
   }

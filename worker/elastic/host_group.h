@@ -19,7 +19,7 @@ namespace tilewright::elastic {
 std::string started_line(const std::string& version);
 
 struct HostGroupOptions {
-  std::vector<Host> hosts;
+  std::vector<Host> hosts;             // from this_host_first()
   std::filesystem::path ssh;           // the ssh client
   std::filesystem::path program;       // tilewright-worker, at the same path on all hosts
   std::string version;                 // of this program; the hosts have the same
@@ -28,13 +28,15 @@ struct HostGroupOptions {
   AgentOptions agent;                  // with the command, the number of processes and the bounds
 };
 
-// This host first, then the others in the order of the list.
-std::vector<Host> this_host_first(std::vector<Host> hosts);
+// This host first, then the others in the order of the list. A name that does not resolve within 30 s
+// for all hosts names another host. Throws Failure with the signal's code.
+std::vector<Host> this_host_first(std::vector<Host> hosts, const StopSignals& signals);
 
 // Runs until the agents of all hosts have ended. Returns 0 if all succeeded; otherwise the exit
 // code of the first agent that failed, 144 for a host that cannot be reached or was lost while
 // fewer than min_nodes remain, 143 or 130 after a signal. Logs one line for each host that cannot
-// be reached. Throws Failure if the rendezvous cannot be served.
+// be reached. Throws Failure if the rendezvous cannot be served or its address is not found within
+// 30 s, and with the signal's code before the agents start.
 int run_host_group(HostGroupOptions options, const StopSignals& signals,
                    const std::shared_ptr<Logger>& log);
 

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -21,6 +22,7 @@ namespace tilewright::elastic {
 namespace {
 
 constexpr Duration kReportTimeout = std::chrono::seconds(5);
+constexpr Duration kLookupPause = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -38,9 +40,10 @@ HostRendezvous::HostRendezvous(const AgentOptions& options, const StopSignals& s
   min_world_ = options.min_nodes * options.nproc_per_node;
   world_ = options.max_nodes * options.nproc_per_node;
   endpoint_ = options.rdzv_endpoint.value_or(net::Address{"127.0.0.1", 0});
-  serve(options);
-  worker_index_ = index_of_this_host(options, signals);
-  const net::Address address = address_for_own_processes(options);
+  const net::Wait wait = net::within(options.rdzv_timeout, &signals.cancel_token());
+  serve(options, signals, wait);
+  worker_index_ = index_of_this_host(options, signals, wait);
+  const net::Address address = address_for_own_processes(options, wait);
   environment_ = {{env::kRendezvous, net::to_string(address)},
                   {env::kJobUid, uid_},
                   {env::kJobKeyFile, key_file_.string()},
@@ -49,7 +52,8 @@ HostRendezvous::HostRendezvous(const AgentOptions& options, const StopSignals& s
                   {env::kMasterPort, fmt::format("{}", kTransportPort)}};
 }
 
-void HostRendezvous::serve(const AgentOptions& options) {
+void HostRendezvous::serve(const AgentOptions& options, const StopSignals& signals,
+                           const net::Wait& wait) {
   const bool by_address = options.serving == Serving::kByAddress && options.max_nodes > 1;
   switch (options.serving) {
     case Serving::kNever:
@@ -58,7 +62,7 @@ void HostRendezvous::serve(const AgentOptions& options) {
       if (options.node_rank.value_or(0) != 0) return;
       break;
     case Serving::kByAddress:
-      if (by_address && !is_this_host(endpoint_.host)) return;
+      if (by_address && !endpoint_is_here(signals, wait)) return;
       break;
     case Serving::kAlways:
       break;
@@ -86,28 +90,46 @@ void HostRendezvous::serve(const AgentOptions& options) {
   endpoint_.port = server_->address().port;
 }
 
-int HostRendezvous::index_of_this_host(const AgentOptions& options,
-                                       const StopSignals& signals) const {
+// The DNS record of a pod may appear after its agent has started.
+bool HostRendezvous::endpoint_is_here(const StopSignals& signals, const net::Wait& wait) const {
+  for (bool said = false;; said = true) {
+    const Result<bool> here = is_this_host(endpoint_.host, wait);
+    if (here.ok()) return *here;
+    if (!said)
+      log_->info("agent: waiting until the name of the rendezvous resolves: {}",
+                 here.error().message);
+    // No event reports that a name resolves, so wait for a fixed time.
+    const net::Wait pause(std::min(wait.deadline, monotonic_now() + kLookupPause), wait.cancel);
+    if (net::wait_ready(-1, 0, pause) == net::Ready::kCancelled || monotonic_now() >= wait.deadline)
+      fail_start(signals, here.error());
+  }
+}
+
+void HostRendezvous::fail_start(const StopSignals& signals, const Error& error) const {
+  if (const auto code = signals.exit_code())
+    throw Failure(*code, "stopped while waiting for the rendezvous");
+  throw Failure(error.code,
+                fmt::format("--rdzv_endpoint {}: {}", net::to_string(endpoint_), error.message));
+}
+
+int HostRendezvous::index_of_this_host(const AgentOptions& options, const StopSignals& signals,
+                                       const net::Wait& wait) const {
   if (options.node_rank) return *options.node_rank;
   if (server_ != nullptr) return 0;
   log_->info("agent: waiting for the rendezvous at {}", net::to_string(endpoint_));
   const auto index = rendezvous::request_worker_index(
       endpoint_, uid_, net::SecretKey::from_file(key_file_).or_throw(), options.tls,
-      random_uint64(), net::within(options.rdzv_timeout, &signals.cancel_token()));
-  if (const auto code = signals.exit_code(); code && !index.ok())
-    throw Failure(*code, "stopped while waiting for the rendezvous");
-  if (!index.ok())
-    throw Failure(
-        index.error().code,
-        fmt::format("--rdzv_endpoint {}: {}", net::to_string(endpoint_), index.error().message));
+      random_uint64(), wait);
+  if (!index.ok()) fail_start(signals, index.error());
   return *index;
 }
 
 // The processes listen at the address from which they reach the rendezvous. The endpoint's name may
 // stand for a loopback address on its own host (127.0.1.1 in /etc/hosts).
-net::Address HostRendezvous::address_for_own_processes(const AgentOptions& options) const {
+net::Address HostRendezvous::address_for_own_processes(const AgentOptions& options,
+                                                       const net::Wait& wait) const {
   if (server_ == nullptr || options.max_nodes == 1) return endpoint_;
-  const auto own = address_towards(endpoint_.host);
+  const auto own = address_towards(endpoint_.host, wait);
   if (!own.ok() || !is_loopback(*own)) return endpoint_;
   const std::vector<std::string> reachable = reachable_addresses();
   return reachable.empty() ? endpoint_ : net::Address{reachable.front(), endpoint_.port};

@@ -43,9 +43,13 @@ class HostRendezvous {
  private:
   void prepare_key_file(const AgentOptions& options);
   // Starts the server if this host is the one that serves.
-  void serve(const AgentOptions& options);
-  int index_of_this_host(const AgentOptions& options, const StopSignals& signals) const;
-  net::Address address_for_own_processes(const AgentOptions& options) const;
+  void serve(const AgentOptions& options, const StopSignals& signals, const net::Wait& wait);
+  // Whether the endpoint is an address of this host. Waits until its name resolves.
+  bool endpoint_is_here(const StopSignals& signals, const net::Wait& wait) const;
+  int index_of_this_host(const AgentOptions& options, const StopSignals& signals,
+                         const net::Wait& wait) const;
+  [[noreturn]] void fail_start(const StopSignals& signals, const Error& error) const;
+  net::Address address_for_own_processes(const AgentOptions& options, const net::Wait& wait) const;
 
   std::shared_ptr<Logger> log_;
   net::Address endpoint_;

@@ -12,8 +12,9 @@
 namespace tilewright::elastic {
 
 struct Host {
-  std::string name;          // as written: ssh resolves it with ~/.ssh/config
-  std::optional<int> slots;  // processes on this host
+  std::string name;           // as written: ssh resolves it with ~/.ssh/config
+  std::optional<int> slots;   // processes on this host
+  bool is_this_host = false;  // set by this_host_first()
   bool operator==(const Host&) const = default;
 };
 

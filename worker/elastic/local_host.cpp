@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -17,11 +16,12 @@
 #include "common/base/strings.h"
 #include "common/host/host.h"
 #include "common/net/connect.h"
+#include "common/net/endpoint.h"
 
 namespace tilewright::elastic {
 namespace {
 
-constexpr const char* kAnyPort = "9";  // address_towards() sends nothing
+constexpr std::uint16_t kAnyPort = 9;  // address_towards() sends nothing
 
 // Without the zone of a link-local address.
 std::string numeric(const sockaddr* address, socklen_t size) {
@@ -57,28 +57,17 @@ std::vector<InterfaceAddress> interface_addresses() {
   return result;
 }
 
-using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
-
-AddressList look_up(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* list = nullptr;
-  if (getaddrinfo(host.c_str(), kAnyPort, &hints, &list) != 0) list = nullptr;
-  return {list, [](addrinfo* one) {
-            if (one != nullptr) freeaddrinfo(one);
-          }};
-}
-
 }  // namespace
 
-bool is_this_host(const std::string& name) {
+Result<bool> is_this_host(const std::string& name, const net::Wait& wait) {
   if (name.empty() || name == "localhost") return true;
   const std::string own_name = host::host_name();
   if (name == own_name || name == own_name.substr(0, own_name.find('.'))) return true;
   std::set<std::string> local;
   for (const InterfaceAddress& one : interface_addresses()) local.insert(one.address);
-  const AddressList found = look_up(name);
-  for (const addrinfo* one = found.get(); one != nullptr; one = one->ai_next) {
+  const auto found = net::resolve({name, kAnyPort}, net::AddressUse::kConnect, wait);
+  if (!found.ok()) return found.error();
+  for (const addrinfo* one = found->get(); one != nullptr; one = one->ai_next) {
     const std::string address = numeric(one->ai_addr, one->ai_addrlen);
     if (is_loopback(address) || local.contains(address)) return true;
   }
@@ -118,14 +107,14 @@ Result<std::string> interface_address(const std::string& name) {
                            name, known)};
 }
 
-Result<std::string> address_towards(const std::string& host) {
-  const AddressList found = look_up(host);
-  if (found == nullptr)
+Result<std::string> address_towards(const std::string& host, const net::Wait& wait) {
+  const auto found = net::resolve({host, kAnyPort}, net::AddressUse::kConnect, wait);
+  if (!found.ok())
     return Error{ExitCode::kUsage,
                  fmt::format("{}: the name cannot be looked up, so --interface must say which "
                              "address the other hosts connect to",
                              host)};
-  for (const addrinfo* one = found.get(); one != nullptr; one = one->ai_next) {
+  for (const addrinfo* one = found->get(); one != nullptr; one = one->ai_next) {
     const FileDescriptor socket(::socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (!socket || connect(socket.get(), one->ai_addr, one->ai_addrlen) != 0) continue;
     sockaddr_storage local{};

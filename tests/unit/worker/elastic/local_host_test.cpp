@@ -12,25 +12,39 @@
 namespace tilewright::elastic {
 namespace {
 
+using std::chrono::seconds;
 using ::testing::HasSubstr;
+
+// A generous deadline: it only ends a test that would otherwise hang.
+net::Wait soon() { return net::within(seconds(20)); }
 
 TEST(LocalHost, KnowsItsNamesAndAddresses) {
   char own[HOST_NAME_MAX + 1] = {};
   ASSERT_EQ(gethostname(own, HOST_NAME_MAX), 0);
   for (const std::string& name : {std::string("localhost"), std::string("127.0.0.1"),
                                   std::string("::1"), std::string("127.0.1.1"), std::string(own)})
-    EXPECT_TRUE(is_this_host(name)) << name;
-  // Documentation addresses (RFC 5737) and a name that never resolves (RFC 6761).
-  for (const char* name : {"192.0.2.7", "no-such-host.invalid"})
-    EXPECT_FALSE(is_this_host(name)) << name;
+    EXPECT_TRUE(is_this_host(name, soon()).or_throw()) << name;
+  EXPECT_FALSE(is_this_host("192.0.2.7", soon()).or_throw());       // for documentation: RFC 5737
+  EXPECT_FALSE(is_this_host("no-such-host.invalid", soon()).ok());  // never resolves: RFC 6761
+}
+
+TEST(LocalHost, LooksUpNoNameAfterTheEndOfTheWait) {
+  net::WakeUp cancel;
+  cancel.signal();
+  for (const net::Wait& wait : {net::within(seconds(20), &cancel), net::within(seconds(0))}) {
+    EXPECT_THAT(is_this_host("no-such-host.invalid", wait).error().message, HasSubstr("in time"));
+    EXPECT_FALSE(address_towards("no-such-host.invalid", wait).ok());
+    EXPECT_TRUE(is_this_host("localhost", wait).or_throw()) << "needs no look-up";
+    EXPECT_TRUE(is_this_host("127.0.0.1", wait).or_throw()) << "needs no look-up";
+  }
 }
 
 TEST(LocalHost, FindsAddresses) {
   EXPECT_EQ(interface_address("lo").or_throw(), "127.0.0.1");
   EXPECT_THAT(interface_address("eth99").error().message,
               HasSubstr("--interface: found \"eth99\", expected an interface with an address: "));
-  EXPECT_EQ(address_towards("127.0.0.1").or_throw(), "127.0.0.1");
-  EXPECT_FALSE(address_towards("no-such-host.invalid").ok());
+  EXPECT_EQ(address_towards("127.0.0.1", soon()).or_throw(), "127.0.0.1");
+  EXPECT_FALSE(address_towards("no-such-host.invalid", soon()).ok());
 }
 
 TEST(LocalHost, FindsConsecutiveFreePorts) {

@@ -1,0 +1,33 @@
+// The order of the hosts. Integration tests start agents on several.
+#include "worker/elastic/host_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace tilewright::elastic {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(HostGroup, PutsThisHostFirst) {
+  const StopSignals signals;
+  EXPECT_THAT(
+      this_host_first({{"192.0.2.7", 1}, {"127.0.0.1", 2}, {"no-such-host.invalid", 3}}, signals),
+      ElementsAre(Host{"127.0.0.1", 2, true}, Host{"192.0.2.7", 1},
+                  Host{"no-such-host.invalid", 3}));
+}
+
+TEST(HostGroup, StopsWhileItLooksUpTheHosts) {
+  const StopSignals signals;
+  raise(SIGINT);
+  try {
+    this_host_first({{"no-such-host.invalid", {}}}, signals);
+    FAIL();
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), ExitCode::kInterrupted);
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::elastic
