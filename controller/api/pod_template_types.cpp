@@ -1,5 +1,7 @@
 #include "controller/api/pod_template_types.h"
 
+#include "controller/api/quantity.h"
+#include "controller/api/trainjob.h"
 #include "controller/api/volume_sources.h"
 
 namespace tilewright::api {
@@ -15,8 +17,10 @@ enum class Shape {
   kIntegers,    // a list of integers
   kStringMap,   // an object whose values are strings
   kQuantities,  // an object whose values are quantities
-  kObject,      // an object of type `of`; of any content if `of` is empty
-  kList,        // a list of objects of type `of`
+  kPullPolicy,
+  kObject,  // an object of type `of`; of any content if `of` is empty
+  kList,    // a list of objects of type `of`
+  kAny,     // not checked
 };
 
 struct MemberType {
@@ -26,14 +30,27 @@ struct MemberType {
   std::string_view of = {};
 };
 
-// The types of the Kubernetes API reference. Probes, affinity and other values that are only passed
-// on are objects of any content.
+// The types of the Kubernetes API reference, v1.35. Probes, affinity and other values that are only
+// passed on are objects of any content.
 constexpr MemberType kMembers[] = {
     {"PodTemplateSpec", "metadata", Shape::kObject, "ObjectMeta"},
     {"PodTemplateSpec", "spec", Shape::kObject, "PodSpec"},
 
     {"ObjectMeta", "labels", Shape::kStringMap},
     {"ObjectMeta", "annotations", Shape::kStringMap},
+    {"ObjectMeta", "name", Shape::kAny},
+    {"ObjectMeta", "generateName", Shape::kAny},
+    {"ObjectMeta", "namespace", Shape::kAny},
+    {"ObjectMeta", "ownerReferences", Shape::kAny},
+    {"ObjectMeta", "finalizers", Shape::kAny},
+    {"ObjectMeta", "uid", Shape::kAny},
+    {"ObjectMeta", "resourceVersion", Shape::kAny},
+    {"ObjectMeta", "generation", Shape::kAny},
+    {"ObjectMeta", "selfLink", Shape::kAny},
+    {"ObjectMeta", "creationTimestamp", Shape::kAny},
+    {"ObjectMeta", "deletionTimestamp", Shape::kAny},
+    {"ObjectMeta", "deletionGracePeriodSeconds", Shape::kAny},
+    {"ObjectMeta", "managedFields", Shape::kAny},
 
     {"PodSpec", "containers", Shape::kList, "Container"},
     {"PodSpec", "initContainers", Shape::kList, "Container"},
@@ -74,6 +91,9 @@ constexpr MemberType kMembers[] = {
     {"PodSpec", "setHostnameAsFQDN", Shape::kBoolean},
     {"PodSpec", "automountServiceAccountToken", Shape::kBoolean},
     {"PodSpec", "enableServiceLinks", Shape::kBoolean},
+    {"PodSpec", "ephemeralContainers", Shape::kAny},
+    {"PodSpec", "hostnameOverride", Shape::kAny},
+    {"PodSpec", "workloadRef", Shape::kAny},
 
     {"LocalObjectReference", "name", Shape::kString},
     {"HostAlias", "ip", Shape::kString},
@@ -81,14 +101,20 @@ constexpr MemberType kMembers[] = {
     {"PodReadinessGate", "conditionType", Shape::kString},
     {"PodSchedulingGate", "name", Shape::kString},
     {"PodResourceClaim", "name", Shape::kString},
+    {"PodResourceClaim", "resourceClaimName", Shape::kAny},
+    {"PodResourceClaim", "resourceClaimTemplateName", Shape::kAny},
     {"PodOS", "name", Shape::kString},
     {"PodDNSConfig", "nameservers", Shape::kStrings},
     {"PodDNSConfig", "searches", Shape::kStrings},
+    {"PodDNSConfig", "options", Shape::kAny},
     {"TopologySpreadConstraint", "topologyKey", Shape::kString},
     {"TopologySpreadConstraint", "whenUnsatisfiable", Shape::kString},
     {"TopologySpreadConstraint", "maxSkew", Shape::kInteger},
     {"TopologySpreadConstraint", "minDomains", Shape::kInteger},
     {"TopologySpreadConstraint", "labelSelector", Shape::kObject},
+    {"TopologySpreadConstraint", "matchLabelKeys", Shape::kAny},
+    {"TopologySpreadConstraint", "nodeAffinityPolicy", Shape::kAny},
+    {"TopologySpreadConstraint", "nodeTaintsPolicy", Shape::kAny},
     {"Toleration", "key", Shape::kString},
     {"Toleration", "operator", Shape::kString},
     {"Toleration", "value", Shape::kString},
@@ -97,7 +123,7 @@ constexpr MemberType kMembers[] = {
 
     {"Container", "name", Shape::kString},
     {"Container", "image", Shape::kString},
-    {"Container", "imagePullPolicy", Shape::kString},
+    {"Container", "imagePullPolicy", Shape::kPullPolicy},
     {"Container", "workingDir", Shape::kString},
     {"Container", "restartPolicy", Shape::kString},
     {"Container", "terminationMessagePath", Shape::kString},
@@ -118,6 +144,8 @@ constexpr MemberType kMembers[] = {
     {"Container", "stdin", Shape::kBoolean},
     {"Container", "stdinOnce", Shape::kBoolean},
     {"Container", "tty", Shape::kBoolean},
+    {"Container", "resizePolicy", Shape::kAny},
+    {"Container", "restartPolicyRules", Shape::kAny},
 
     {"EnvVar", "name", Shape::kString},
     {"EnvVar", "value", Shape::kString},
@@ -134,6 +162,7 @@ constexpr MemberType kMembers[] = {
     {"ResourceRequirements", "requests", Shape::kQuantities},
     {"ResourceRequirements", "claims", Shape::kList, "ResourceClaim"},
     {"ResourceClaim", "name", Shape::kString},
+    {"ResourceClaim", "request", Shape::kAny},
     {"VolumeMount", "name", Shape::kString},
     {"VolumeMount", "mountPath", Shape::kString},
     {"VolumeMount", "subPath", Shape::kString},
@@ -181,6 +210,8 @@ constexpr MemberType kMembers[] = {
     {"Sysctl", "value", Shape::kString},
     {"WindowsOptions", "hostProcess", Shape::kBoolean},
     {"WindowsOptions", "runAsUserName", Shape::kString},
+    {"WindowsOptions", "gmsaCredentialSpec", Shape::kAny},
+    {"WindowsOptions", "gmsaCredentialSpecName", Shape::kAny},
 
     // and the volume sources, which are objects
     {"Volume", "name", Shape::kString},
@@ -203,8 +234,13 @@ void check_quantities(ObjectReader& reader, const char* name) {
   reader.object(name, [](ObjectReader& amounts) {
     for (const std::string& resource : amounts.remaining()) {
       const json* amount = amounts.take(resource);
-      if (amount == nullptr || amount->is_string() || amount->is_number()) continue;
-      amounts.type_error(resource, *amount, "a quantity such as 2, 500m or 2Gi");
+      if (amount == nullptr) continue;
+      const std::string text = amount->is_string()   ? amount->get<std::string>()
+                               : amount->is_number() ? amount->dump()
+                                                     : "";
+      if (parse_quantity(text)) continue;
+      amounts.type_error(resource, *amount,
+                         "a quantity such as 2, 500m or 2Gi" + quantity_hint(text));
     }
   });
 }
@@ -236,7 +272,16 @@ void check_member(ObjectReader& reader, const MemberType& member) {
     }
     case Shape::kQuantities:
       return check_quantities(reader, member.name);
+    case Shape::kPullPolicy:
+      reader.choice(member.name, enum_names(ImagePullPolicy()));
+      return;
+    case Shape::kAny:
+      return reader.ignore(member.name);
     case Shape::kObject:
+      if (member.of.empty()) {
+        json any;
+        return reader.raw_object(member.name, any);
+      }
       return reader.object(member.name, check_content);
     case Shape::kList:
       return reader.each_object(member.name, check_content);
@@ -245,7 +290,11 @@ void check_member(ObjectReader& reader, const MemberType& member) {
 
 void check_volume_source(ObjectReader& reader, const VolumeSource& source) {
   reader.object(source.name, [&](ObjectReader& inner) {
-    if (source.name == "persistentVolumeClaim") check_members(inner, "PersistentVolumeClaim");
+    if (source.name != "persistentVolumeClaim") {
+      for (const std::string& name : inner.remaining()) inner.ignore(name);
+      return;
+    }
+    check_members(inner, "PersistentVolumeClaim");
   });
 }
 
@@ -262,9 +311,21 @@ void check_members(ObjectReader& reader, std::string_view type) {
 void check_pod_template_types(const DecodeContext& context, const json& overlay,
                               const std::string& path) {
   if (overlay.is_null()) return;
-  const DecodeContext lenient{context.positions, context.errors, FieldValidation::kIgnore};
+  const DecodeContext lenient{context.positions, context.errors, FieldValidation::kIgnore,
+                              context.pytorchjob};
   ObjectReader reader(lenient, overlay, path);
   check_members(reader, "PodTemplateSpec");
+}
+
+std::vector<FieldError> unknown_pod_fields(const json& pod_template, const std::string& path) {
+  std::vector<FieldError> unknown;
+  Positions no_lines;
+  // As in a PyTorchJob: a misspelt field of a pod is no field of a TrainJob elsewhere.
+  const DecodeContext strict{no_lines, unknown, FieldValidation::kStrict, true};
+  ObjectReader reader(strict, pod_template, path);
+  check_members(reader, "PodTemplateSpec");
+  reader.finish();
+  return unknown;
 }
 
 }  // namespace tilewright::api

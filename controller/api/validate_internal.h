@@ -92,6 +92,9 @@ void validate_trainer(const TrainJob& job, FindingCollector& collector);
 void warn_about_downloads(const TrainJob& job, FindingCollector& collector);
 void validate_worker(const TrainJob& job, FindingCollector& collector);
 void validate_volumes(const TrainJob& job, FindingCollector& collector);
+// Warns about fields that no pod has.
+void warn_about_unknown_pod_fields(const nlohmann::json& pod_template, const std::string& path,
+                                   FindingCollector& collector);
 // Rejects an overlay that changes what the operator sets.
 void validate_pod_template(const TrainJob& job, FindingCollector& collector);
 // Rejects what an overlay adds twice, and trainings beside the worker's.

@@ -9,6 +9,7 @@
 #include "common/json/members.h"
 #include "controller/api/command.h"
 #include "controller/api/object_reader.h"
+#include "controller/api/pod_template_types.h"
 #include "controller/api/quantity.h"
 #include "controller/api/validate_internal.h"
 
@@ -140,10 +141,18 @@ void check_container(const json& container, const std::string& path, std::string
 
 }  // namespace
 
+void warn_about_unknown_pod_fields(const json& pod_template, const std::string& path,
+                                   FindingCollector& collector) {
+  for (const FieldError& unknown : unknown_pod_fields(pod_template, path)) {
+    collector.warn(unknown.path, unknown.message);
+  }
+}
+
 void validate_pod_template(const TrainJob& job, FindingCollector& collector) {
   const json& overlay = job.spec.worker.pod_template;
   if (!overlay.is_object()) return;
   reject_removals(overlay, kPodTemplatePath, collector);
+  warn_about_unknown_pod_fields(overlay, kPodTemplatePath, collector);
   for (const auto& entry : overlay.items()) {
     const std::string path = member_path(kPodTemplatePath, entry.key());
     if (entry.key() != "metadata" && entry.key() != "spec") {

@@ -17,8 +17,22 @@ using nlohmann::json;
 
 constexpr const char* kReplicaSpecs = "spec.pytorchReplicaSpecs";
 
-void validate_containers(const PyTorchReplicaSpec& replica, const std::string& path,
-                         FindingCollector& collector) {
+void validate_claims(const PyTorchReplicaSpec& replica, const std::string& path,
+                     FindingCollector& collector) {
+  const json& volumes = member(member(replica.pod_template, "spec"), "volumes");
+  for (std::size_t i = 0; volumes.is_array() && i < volumes.size(); ++i) {
+    const json& claim = member(volumes[i], "persistentVolumeClaim");
+    if (claim.is_null() || !string_member(claim, "claimName").empty()) continue;
+    collector.error(
+        element_path(path + ".template.spec.volumes", i) + ".persistentVolumeClaim.claimName",
+        "found nothing, expected the name of a claim");
+  }
+}
+
+void validate_template(const PyTorchReplicaSpec& replica, const std::string& path,
+                       FindingCollector& collector) {
+  warn_about_unknown_pod_fields(replica.pod_template, path + ".template", collector);
+  validate_claims(replica, path, collector);
   const std::string place = path + ".template.spec.containers";
   const json& containers = member(member(replica.pod_template, "spec"), "containers");
   if (!containers.is_array() || containers.empty()) {
@@ -53,10 +67,10 @@ void validate_replica_specs(const PyTorchJobSpec& spec, FindingCollector& collec
       collector.error(path + ".replicas", fmt::format("found {}, expected 1: a job has one master",
                                                       *spec.master->replicas));
     }
-    validate_containers(*spec.master, path, collector);
+    validate_template(*spec.master, path, collector);
   }
   if (spec.worker) {
-    validate_containers(*spec.worker, member_path(kReplicaSpecs, kWorkerType), collector);
+    validate_template(*spec.worker, member_path(kReplicaSpecs, kWorkerType), collector);
   }
 }
 

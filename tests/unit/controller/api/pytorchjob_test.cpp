@@ -383,5 +383,75 @@ TEST(ValidatePyTorchJob, RefusesWhatFailsInEveryPod) {
       "value of spec.elasticPolicy.maxReplicas: the other workers wait");
 }
 
+TEST(ValidatePyTorchJob, RefusesValuesThatKubernetesDoesNotHave) {
+  const std::string containers = "spec.pytorchReplicaSpecs.Worker.template.spec.containers[1]";
+  const auto with_field = [](const std::string& field) {
+    return manifest_with("image: trainer", "image: trainer, " + field);
+  };
+  EXPECT_EQ(decoding_errors_of(with_field("resources: {limits: {memory: 128GB}}")),
+            "job.yaml:12: " + containers +
+                ".resources.limits.memory: found the string \"128GB\", expected a quantity such as "
+                "2, 500m or 2Gi; did you mean 128G or 128Gi?");
+  EXPECT_EQ(decoding_errors_of(with_field("resources: {requests: {cpu: abc}}")),
+            "job.yaml:12: " + containers +
+                ".resources.requests.cpu: found the string \"abc\", expected a quantity such as 2, "
+                "500m or 2Gi");
+  EXPECT_EQ(decoding_errors_of(with_field("imagePullPolicy: Sometime")),
+            "job.yaml:12: " + containers +
+                ".imagePullPolicy: found the string \"Sometime\", expected one of Always, "
+                "IfNotPresent, Never");
+  EXPECT_EQ(findings_of(with_field("imagePullPolicy: \"\", resources: {limits: {memory: 0}}")), "");
+  const std::string volume = "          volumes: [{name: d, persistentVolumeClaim: ";
+  const std::string claim =
+      "spec.pytorchReplicaSpecs.Worker.template.spec.volumes[0].persistentVolumeClaim.claim";
+  EXPECT_EQ(findings_of(manifest(volume + "{claimName: d}}]\n")), "");
+  EXPECT_EQ(findings_of(manifest(volume + "{claimNam: d}}]\n")),
+            "job.yaml:13: " + claim +
+                "Name: found nothing, expected the name of a claimwarning: job.yaml:13: " + claim +
+                "Nam: unknown field; did you mean claimName?");
+}
+
+TEST(ValidatePyTorchJob, WarnsOfFieldsThatNoPodHas) {
+  const std::string pod = "spec.pytorchReplicaSpecs.Worker.template.spec.";
+  const std::pair<const char*, const char*> of_container[] = {
+      {"comand: [a]", "comand: unknown field; did you mean command?"},
+      {"envs: []", "envs: unknown field; did you mean env?"},
+      {"resources: {limit: {cpu: 1}}", "resources.limit: unknown field; did you mean limits?"},
+      {"gpus: 1", "gpus: unknown field"},
+  };
+  for (const auto& [field, message] : of_container) {
+    EXPECT_EQ(findings_of(manifest_with("image: trainer", std::string("image: trainer, ") + field)),
+              "warning: job.yaml:12: " + pod + "containers[1]." + message);
+  }
+  const std::pair<const char*, const char*> of_pod[] = {
+      {"nodeSelectr: {disk: ssd}", "nodeSelectr: unknown field; did you mean nodeSelector?"},
+      {"toleration: []", "toleration: unknown field; did you mean tolerations?"},
+  };
+  for (const auto& [field, message] : of_pod) {
+    EXPECT_EQ(findings_of(manifest(std::string("          ") + field + "\n")),
+              "warning: job.yaml:13: " + pod + message);
+  }
+}
+
+// Objects whose content is only passed on, and fields of newer versions of Kubernetes.
+TEST(ValidatePyTorchJob, KnowsTheFieldsOfAPod) {
+  EXPECT_EQ(findings_of(manifest(R"(          affinity: {nodeAffinity: {}}
+          dnsConfig: {options: [{name: ndots}]}
+          ephemeralContainers: []
+          topologySpreadConstraints: [{maxSkew: 1, matchLabelKeys: [a], nodeTaintsPolicy: Honor}]
+          resourceClaims: [{name: nic, resourceClaimTemplateName: nic}]
+          volumes:
+          - {name: a, emptyDir: {sizeLimit: 1Gi, medium: Memory}}
+          - {name: b, projected: {sources: []}}
+        metadata: {creationTimestamp: null, labels: {a: b}, name: pod}
+)")),
+            "");
+  EXPECT_EQ(findings_of(manifest_with(
+                "image: trainer",
+                "image: trainer, livenessProbe: {exec: {command: [a]}}, lifecycle: {preStop: {}}, "
+                "resizePolicy: [], env: [{name: A, valueFrom: {fieldRef: {fieldPath: a}}}]")),
+            "");
+}
+
 }  // namespace
 }  // namespace tilewright::api

@@ -53,6 +53,31 @@ TEST(Validate, AcceptsAValidManifest) {
   EXPECT_EQ(errors_of(kManifest, Target::kCluster), "");
 }
 
+TEST(Validate, WarnsOfFieldsThatNoPodHas) {
+  const auto checked = check_manifest(
+      with("    sharedMemory: 64Mi\n",
+           "    podTemplate:\n"
+           "      spec:\n"
+           "        toleration: []\n"
+           "        priorityClassName: high\n"
+           "        containers: [{name: worker, livenessProb: {}}]\n"
+           "        volumes: [{name: data, persistentVolumeClaim: {readOnly: true}}]\n"),
+      "job.yaml", Target::kCluster);
+  ASSERT_TRUE(checked.ok()) << checked.error().message;
+  EXPECT_EQ(sentences(checked->warnings, "job.yaml"),
+            "job.yaml:30: spec.worker.podTemplate.spec.toleration: unknown field; did you mean "
+            "tolerations?\n"
+            "job.yaml:32: spec.worker.podTemplate.spec.containers[0].livenessProb: unknown field; "
+            "did you mean livenessProbe?");
+  EXPECT_EQ(errors_of(with("    sharedMemory: 64Mi\n",
+                           "    podTemplate: {spec: {containers: [{name: a, image: b, resources: "
+                           "{limits: {cpu: 1Core}}, imagePullPolicy: Sometime}]}}\n")),
+            "job.yaml:28: spec.worker.podTemplate.spec.containers[0].imagePullPolicy: found the "
+            "string \"Sometime\", expected one of Always, IfNotPresent, Never\n"
+            "job.yaml:28: spec.worker.podTemplate.spec.containers[0].resources.limits.cpu: found "
+            "the string \"1Core\", expected a quantity such as 2, 500m or 2Gi");
+}
+
 TEST(Validate, ChecksNamesAgainstPodNameRules) {
   expect_errors({
       {"  name: mrpc", "  labels: {}",
