@@ -11,6 +11,7 @@
 #include "common/contract/labels.h"
 #include "common/json/members.h"
 #include "common/json/positions.h"
+#include "controller/api/pod_template_types.h"
 
 namespace tilewright::convert {
 namespace {
@@ -96,12 +97,14 @@ void PodOverlay::convert_pod() {
   }
   convert_security();
   convert_other_containers();
+  const std::set<std::string> unknown = note_unknown_fields();
   const std::set<std::string, std::less<>> done = {"containers", "volumes", "securityContext",
                                                    "initContainers", "restartPolicy"};
   for (const auto& field : spec.items()) {
     const std::string& name = field.key();
     const bool same = std::ranges::find(kSame, std::string_view(name)) != kSame.end();
     if (same || done.contains(name) || field.value().is_null()) continue;
+    if (unknown.contains(source_.pod_path(name))) continue;
     overlay_[name] = ordered_json(field.value());
     draft_.made_of(member_path(std::string(kPodTemplate) + ".spec", name), source_.pod_path(name));
   }
@@ -120,6 +123,7 @@ void PodOverlay::convert_pod() {
     const std::string& name = field.key();
     if (converted.contains(name) || field.value().is_null()) continue;
     const std::string path = member_path(source_.container.path(), name);
+    if (unknown.contains(path)) continue;
     if (name == "envFrom") {
       overlay_worker_[name] = ordered_json(field.value());
       draft_.made_of(std::string(kPodTemplate) + ".spec.containers[0].envFrom", path);
@@ -133,10 +137,13 @@ void PodOverlay::convert_pod() {
                     true);
       }
     } else {
-      draft_.note(
-          path, "spec.worker",
-          fmt::format("{}: the operator sets the command, probes and lifecycle of a worker", name),
-          true);
+      const bool set_by_operator = name == "lifecycle" || name.ends_with("Probe");
+      draft_.note(path, "spec.worker",
+                  fmt::format("{}: {}", name,
+                              set_by_operator ? "the operator sets the probes and lifecycle of a "
+                                                "worker"
+                                              : "a TrainJob has no such field"),
+                  true);
     }
   }
   if (!overlay_worker_.empty()) {
@@ -161,6 +168,22 @@ void PodOverlay::convert_pod() {
   }
   if (!overlay_.empty()) pod_template["spec"] = std::move(overlay_);
   if (!pod_template.empty()) draft_.worker()["podTemplate"] = std::move(pod_template);
+}
+
+// Notes the fields that no pod has, of the pod and the container that trains. Returns their paths.
+std::set<std::string> PodOverlay::note_unknown_fields() {
+  std::set<std::string> paths;
+  const std::string pod = source_.main.path + ".template";
+  const std::string& container = source_.container.path();
+  for (const FieldError& unknown : api::unknown_pod_fields(source_.main.spec.pod_template, pod)) {
+    paths.insert(unknown.path);
+    const bool in_container = unknown.path.starts_with(container + ".");
+    // What is in the podTemplate, such as another container, is copied as it is.
+    if (!in_container && unknown.path.find('[') != std::string::npos) continue;
+    const std::string name = unknown.path.substr((in_container ? container : pod).size() + 1);
+    draft_.note(unknown.path, "spec.worker", fmt::format("{}: {}", name, unknown.message), true);
+  }
+  return paths;
 }
 
 void PodOverlay::convert_security() {

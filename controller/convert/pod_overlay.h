@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "controller/convert/draft.h"
@@ -24,6 +25,7 @@ class PodOverlay {
  private:
   void convert_mounts();
   void convert_pod();
+  std::set<std::string> note_unknown_fields();
   void convert_security();
   void convert_other_containers();
   void add_pod_volume(const std::string& name);

@@ -511,6 +511,21 @@ TEST(Convert, FilesOfOnesOwn) {
       "path below a mountPath of volumeMounts");
 }
 
+TEST(Convert, FieldsThatNoPodHas) {
+  const std::string text = manifest_of(
+      job({.container = "            envs: [{name: A, value: b}]\n"
+                        "            livenessProbe: {exec: {command: [a]}}\n"
+                        "            tty: true\n",
+           .pod = "          nodeSelectr: {disk: ssd}\n          hostnameOverride: a\n"}));
+  EXPECT_THAT(
+      text, AllOf(HasSubstr("# spec.nodeSelectr: unknown field; did you mean nodeSelector?\n"),
+                  HasSubstr("# envs: unknown field; did you mean env?\n"),
+                  HasSubstr("# livenessProbe: the operator sets the probes and lifecycle of a "
+                            "worker\n"),
+                  HasSubstr("# tty: a TrainJob has no such field\n"),
+                  HasSubstr("        hostnameOverride: a\n"), Not(HasSubstr("    nodeSelectr:"))));
+}
+
 TEST(Convert, QuestionsOfOnesOwn) {
   const auto made = [](const std::string& flag) {
     return manifest_of(
