@@ -3,6 +3,7 @@
 
 #include "common/contract/nearest.h"
 #include "controller/api/names.h"
+#include "controller/api/trainer_path.h"
 #include "controller/api/validate.h"
 #include "controller/api/validate_internal.h"
 #include "controller/api/volume_sources.h"
@@ -131,6 +132,22 @@ Findings validate_for_local(const TrainJob& job, const Positions& positions) {
   return collector.take();
 }
 
+namespace {
+
+void warn_about_temporary_output(const TrainJob& job, FindingCollector& collector) {
+  const Result<TrainerPath> output = parse_trainer_path(job.spec.trainer.output);
+  const Volume* volume = output.ok() ? find_volume(job, output->volume) : nullptr;
+  if (volume == nullptr) return;
+  const std::string_view source = temporary_source(volume->source);
+  if (source.empty()) return;
+  collector.warn("spec.trainer.output",
+                 fmt::format("found the {} {}: the output ends with its pod and no restart finds a "
+                             "checkpoint; use a volume such as a persistentVolumeClaim",
+                             source, volume->name));
+}
+
+}  // namespace
+
 Findings validate_for_cluster(const TrainJob& job, const Positions& positions) {
   FindingCollector collector(positions);
   for (std::size_t i = 0; i < job.spec.volumes.size(); ++i) {
@@ -146,6 +163,7 @@ Findings validate_for_cluster(const TrainJob& job, const Positions& positions) {
   }
   validate_pod_security(job, collector);
   warn_about_downloads(job, collector);
+  warn_about_temporary_output(job, collector);
   return collector.take();
 }
 

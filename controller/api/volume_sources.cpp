@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 
+#include "common/json/members.h"
 #include "controller/api/cel.h"
 
 namespace tilewright::api {
@@ -67,6 +68,13 @@ const VolumeSource* find_volume_source(std::string_view name) {
     if (source.name == name) return &source;
   }
   return nullptr;
+}
+
+std::string_view temporary_source(const nlohmann::json& volume) {
+  for (const char* name : {"emptyDir", "ephemeral"}) {
+    if (!member(volume, name).is_null()) return name;
+  }
+  return "";
 }
 
 std::vector<std::string_view> allowed_volume_sources() { return names(true); }

@@ -22,6 +22,8 @@ struct VolumeSource {
 std::span<const VolumeSource> volume_sources();
 // nullptr if `name` is not a volume source.
 const VolumeSource* find_volume_source(std::string_view name);
+// The source of a volume of a pod whose files are deleted with the pod; empty: they are kept.
+std::string_view temporary_source(const nlohmann::json& volume);
 std::vector<std::string_view> allowed_volume_sources();
 std::vector<std::string_view> forbidden_volume_sources();
 

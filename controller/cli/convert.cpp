@@ -23,7 +23,9 @@ struct ConvertOptions {
   std::filesystem::path output;
 };
 
-Result<std::string> convert_document(Document document, const std::filesystem::path& file) {
+// Prints to `err` that the trained model is lost: the comments of the manifest are easily overlooked.
+Result<std::string> convert_document(Document document, const std::filesystem::path& file,
+                                     std::ostream& err) {
   const auto refuse = [&](const std::vector<FieldError>& errors) {
     return Error{ExitCode::kManifest, sentences(errors, file.string())};
   };
@@ -35,6 +37,9 @@ Result<std::string> convert_document(Document document, const std::filesystem::p
   if (!findings.ok()) return refuse(findings.errors);
   const convert::Conversion conversion = convert::convert(decoded.job, decoded.positions);
   if (!conversion.ok()) return refuse(conversion.errors);
+  for (const convert::Note& note : conversion.notes) {
+    if (note.loses_output) err << note.at.sentence(file.string()) << " (warning)\n";
+  }
   return convert::to_manifest(conversion, file.filename().string());
 }
 
@@ -54,7 +59,7 @@ Result<std::string> convert_file(const std::filesystem::path& file, std::ostream
       err << skipped.sentence(file.string()) << '\n';
       continue;
     }
-    const Result<std::string> job = convert_document(std::move(document), file);
+    const Result<std::string> job = convert_document(std::move(document), file, err);
     if (!job.ok()) {
       errors += (errors.empty() ? "" : "\n") + job.error().message;
     } else {

@@ -19,6 +19,7 @@ struct Note {
   FieldError at;          // the line, and "--no_cuda: Tilewright computes on CPUs only"
   std::string place;      // the field of the TrainJob where the comment stands
   bool trainjob = false;  // true of the TrainJob only, not of the PyTorchJob on the worker image
+  bool loses_output = false;  // the trained model is lost
 };
 
 struct Conversion {

@@ -92,6 +92,11 @@ void Draft::note(const std::string& path, const std::string& place, std::string 
   result_.notes.push_back({{path, positions_.line_of(path), std::move(message)}, place, trainjob});
 }
 
+void Draft::note_lost_output(const std::string& path, std::string message) {
+  note(path, "spec.trainer.output", std::move(message));
+  result_.notes.back().loses_output = true;
+}
+
 Conversion Draft::finish() {
   if (result_.ok()) validate();
   if (result_.ok()) result_.tree = std::move(tree);

@@ -27,6 +27,8 @@ class Draft {
   // `path`: of the PyTorchJob; `place`: the field of the TrainJob where the comment stands.
   void note(const std::string& path, const std::string& place, std::string message,
             bool trainjob = false);
+  // A note that the trained model is lost, about the flag --output_dir at `path`.
+  void note_lost_output(const std::string& path, std::string message);
   // The field of the TrainJob was made of the field of the PyTorchJob.
   void made_of(const std::string& place, const std::string& path) { origins_[place] = path; }
 

@@ -9,6 +9,7 @@
 #include "common/base/printable.h"
 #include "common/json/members.h"
 #include "common/launch/unknown_value.h"
+#include "controller/api/volume_sources.h"
 
 namespace tilewright::convert {
 
@@ -67,8 +68,18 @@ std::string Volumes::trainer_path(const std::string& path, const std::string& fl
                  fmt::format("--{}: found {} {}", flag, excerpt(path), found.error().message));
     return "";
   }
-  if (const auto& place = *found; place && use(place->volume))
+  if (const auto& place = *found; place && use(place->volume)) {
+    std::string unused;
+    const std::string_view temporary = api::temporary_source(*find_in_pod(place->volume, unused));
+    if (flag == "output_dir" && !temporary.empty()) {
+      draft_.note_lost_output(
+          field, fmt::format("--output_dir {}: on the {} {}, so the trained model ends with its "
+                             "pod and no restart finds a checkpoint; name a persistentVolumeClaim "
+                             "instead",
+                             path, temporary, place->volume));
+    }
     return place->volume + ":" + place->relative;
+  }
   if (flag == "output_dir") {
     // As in the PyTorchJob, the directory ends with its pod.
     std::string volume = "scratch";
@@ -77,8 +88,8 @@ std::string Volumes::trainer_path(const std::string& path, const std::string& fl
       volume = fmt::format("scratch-{}", n);
     }
     list_.push_back({{"name", volume}, {"emptyDir", ordered_json::object()}});
-    draft_.note(
-        field, "spec.trainer.output",
+    draft_.note_lost_output(
+        field,
         fmt::format("--output_dir {}: on no volume, so the trained model ends with its pod and no "
                     "restart finds a checkpoint; name a persistentVolumeClaim instead of the "
                     "emptyDir",

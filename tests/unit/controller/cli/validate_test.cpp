@@ -383,6 +383,37 @@ TEST_F(Cli, ConvertWritesAValidTrainJob) {
   EXPECT_NE(converted->find("    dataset_name: squad\n"), std::string::npos) << *converted;
 }
 
+TEST_F(Cli, ConvertAndValidateWarnOfAnOutputThatEndsWithItsPod) {
+  const auto no_volume = file("none.yaml", with("/data/out", "/tmp/out", kPyTorchJob));
+  ASSERT_TRUE(convert_file(no_volume, err_).ok());
+  const std::string place =
+      ":14: spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command[7]: --output_dir ";
+  EXPECT_EQ(err_.str(), no_volume.string() + place +
+                            "/tmp/out: on no volume, so the trained model ends with its pod and no "
+                            "restart finds a checkpoint; name a persistentVolumeClaim instead of "
+                            "the emptyDir (warning)\n");
+  err_.str("");
+  const auto empty_dir = file(
+      "empty.yaml", with("persistentVolumeClaim: {claimName: disk}", "emptyDir: {}", kPyTorchJob));
+  const Result<std::string> converted = convert_file(empty_dir, err_);
+  ASSERT_TRUE(converted.ok());
+  const std::string warning =
+      empty_dir.string() + place +
+      "/data/out: on the emptyDir disk, so the trained model ends with its pod and no restart "
+      "finds a checkpoint; name a persistentVolumeClaim instead (warning)\n";
+  EXPECT_EQ(err_.str(), warning);
+  err_.str("");
+  EXPECT_EQ(validate({empty_dir}), 0);
+  EXPECT_NE(err_.str().find(warning), std::string::npos) << err_.str();
+  err_.str("");
+  EXPECT_EQ(validate({file("train.yaml", *converted)}), 0);
+  EXPECT_NE(err_.str().find(" spec.trainer.output: found the emptyDir disk: the output ends with "
+                            "its pod and no restart finds a checkpoint; use a volume such as a "
+                            "persistentVolumeClaim (warning)\n"),
+            std::string::npos)
+      << err_.str();
+}
+
 TEST_F(Cli, ConvertWritesToTheFileThatALinkNames) {
   const auto path = file("torch.yaml", kPyTorchJob);
   const auto target = file("target.yaml", "before");
