@@ -4,6 +4,7 @@
 #include "common/contract/labels.h"
 #include "controller/api/bounds_checker.h"
 #include "controller/api/defaults.h"
+#include "controller/api/documents.h"
 #include "controller/api/names.h"
 #include "controller/api/trainjob_fields.h"
 #include "controller/api/validate_internal.h"
@@ -108,7 +109,31 @@ Findings validate(const TrainJob& job, const Positions& positions) {
 }
 
 Result<ValidatedJob> check_manifest(std::string_view yaml, std::string_view file, Target target) {
-  return check_document(read_yaml(yaml), file, target);
+  std::vector<Document> jobs = read_objects(yaml);
+  std::vector<FieldError> ignored;
+  if (jobs.size() != 1) {
+    std::erase_if(jobs, [&](const Document& object) {
+      const std::string kind = string_member(object.tree, "kind");
+      if (kind == kTrainJobKind) return false;
+      ignored.push_back({"", object.positions.line_of("kind"),
+                         fmt::format("ignored: the kind is {}", describe_value(kind))});
+      return true;
+    });
+  }
+  if (jobs.empty()) {
+    return Error{ExitCode::kManifest,
+                 fmt::format("{}: found no {}, expected one", file, kTrainJobKind)};
+  }
+  if (jobs.size() > 1) {
+    const FieldError second{"", jobs[1].positions.line_of("kind"),
+                            fmt::format("found a second {}, expected one", kTrainJobKind)};
+    return Error{ExitCode::kManifest, second.sentence(file)};
+  }
+  Result<ValidatedJob> checked = check_document(std::move(jobs.front()), file, target);
+  if (checked.ok()) {
+    checked->warnings.insert(checked->warnings.begin(), ignored.begin(), ignored.end());
+  }
+  return checked;
 }
 
 Result<ValidatedJob> check_document(Document document, std::string_view file, Target target) {

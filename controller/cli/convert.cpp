@@ -11,8 +11,8 @@
 #include "common/json/members.h"
 #include "controller/api/decode.h"
 #include "controller/api/defaults.h"
+#include "controller/api/documents.h"
 #include "controller/api/validate.h"
-#include "controller/cli/documents.h"
 #include "controller/convert/convert.h"
 
 namespace tilewright {
@@ -50,7 +50,7 @@ Result<std::string> convert_file(const std::filesystem::path& file, std::ostream
   if (!text.ok()) return text.error();
   std::string converted;
   std::string errors;
-  std::vector<Document> documents = read_objects(*text);
+  std::vector<Document> documents = api::read_objects(*text);
   for (Document& document : documents) {
     const std::string kind = string_member(document.tree, "kind");
     if (document.errors.empty() && documents.size() > 1 && kind != kPyTorchJobKind) {

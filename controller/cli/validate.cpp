@@ -16,8 +16,8 @@
 #include "common/json/document.h"
 #include "common/json/members.h"
 #include "controller/api/defaults.h"
+#include "controller/api/documents.h"
 #include "controller/api/validate.h"
-#include "controller/cli/documents.h"
 #include "controller/client/config.h"
 #include "controller/convert/convert.h"
 #include "controller/convert/native.h"
@@ -210,7 +210,7 @@ bool validate_file(const std::filesystem::path& path, std::ostream& out, std::os
   const std::string file = path.string();
   const Result<std::string> text = read_file(path, kMaxManifestBytes, ExitCode::kManifest);
   if (!text.ok()) return print(err, text.error().message), false;
-  std::vector<Document> documents = read_objects(*text);
+  std::vector<Document> documents = api::read_objects(*text);
   bool all = true;
   std::size_t jobs = 0;
   for (Document& document : documents) {
@@ -300,7 +300,7 @@ int validate_in_cluster(const std::vector<std::filesystem::path>& files,
       add(ExitCode::kManifest);
       continue;
     }
-    for (const Document& document : read_objects(*text)) {
+    for (const Document& document : api::read_objects(*text)) {
       const std::string kind = string_member(document.tree, "kind");
       if (kind == kPyTorchJobKind) {
         err << fmt::format(

@@ -78,6 +78,20 @@ TEST(Validate, WarnsOfFieldsThatNoPodHas) {
             "the string \"1Core\", expected a quantity such as 2, 500m or 2Gi");
 }
 
+TEST(Validate, FindsTheTrainJobAmongOtherObjects) {
+  const std::string claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: d}\n";
+  const auto checked = check_manifest(claim + "---\n" + kManifest, "job.yaml", Target::kLocal);
+  ASSERT_TRUE(checked.ok()) << checked.error().message;
+  EXPECT_EQ(checked->job.metadata.name, "mrpc");
+  EXPECT_EQ(checked->positions.line_of("metadata.name"), 8);
+  EXPECT_EQ(sentences(checked->warnings, "job.yaml"),
+            "job.yaml:2: ignored: the kind is PersistentVolumeClaim");
+  EXPECT_EQ(errors_of(claim + "---\n" + claim), "job.yaml: found no TrainJob, expected one");
+  EXPECT_EQ(errors_of("kind: List\nitems: []\n"), "job.yaml: found no TrainJob, expected one");
+  EXPECT_EQ(errors_of(claim + "---\n" + kManifest + "---\n" + kManifest),
+            "job.yaml:45: found a second TrainJob, expected one");
+}
+
 TEST(Validate, ChecksNamesAgainstPodNameRules) {
   expect_errors({
       {"  name: mrpc", "  labels: {}",

@@ -1,10 +1,10 @@
-#include "controller/cli/documents.h"
+#include "controller/api/documents.h"
 
 #include <utility>
 
 #include "common/json/members.h"
 
-namespace tilewright {
+namespace tilewright::api {
 
 std::vector<Document> read_objects(std::string_view text) {
   std::vector<Document> objects;
@@ -23,4 +23,4 @@ std::vector<Document> read_objects(std::string_view text) {
   return objects;
 }
 
-}  // namespace tilewright
+}  // namespace tilewright::api

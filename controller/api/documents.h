@@ -6,10 +6,10 @@
 
 #include "common/json/document.h"
 
-namespace tilewright {
+namespace tilewright::api {
 
 // The documents of a stream, with the items of each List (`kubectl get -o yaml`) in its place. Lines
 // are those of the stream.
 std::vector<Document> read_objects(std::string_view text);
 
-}  // namespace tilewright
+}  // namespace tilewright::api
