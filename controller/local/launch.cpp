@@ -53,9 +53,9 @@ fs::path local_folder(const api::TrainJob& job, const fs::path& manifest_folder,
   return api::expand(api::local_path(job, manifest_folder, *path), variables);
 }
 
-// That the directory exists, if the field names one.
+// That the directory or file exists, if the field names one.
 std::optional<FieldProblem> check_exists(const api::TrainJob& job, const fs::path& manifest_folder,
-                                         const char* field, const std::string& text,
+                                         const std::string& field, const std::string& text,
                                          ExitCode code) {
   if (!api::is_trainer_path(text)) return std::nullopt;  // a name on the hub, or not set
   const fs::path folder = local_folder(job, manifest_folder, text);
@@ -120,6 +120,14 @@ std::optional<FieldProblem> prepare_folders(const api::TrainJob& job,
   if (auto missing =
           check_exists(job, manifest_folder, "spec.trainer.data", trainer.data, ExitCode::kData)) {
     return missing;
+  }
+  for (const std::string_view flag : kOwnFileFlags) {
+    const auto file = trainer.flags.find(std::string(flag));
+    if (file == trainer.flags.end()) continue;
+    if (auto missing = check_exists(job, manifest_folder, fmt::format("spec.trainer.{}", flag),
+                                    file->second, ExitCode::kData)) {
+      return missing;
+    }
   }
   // The worker creates the output directory inside the volume when it writes to it.
   const Result<api::TrainerPath> output = api::parse_trainer_path(trainer.output);

@@ -1,6 +1,7 @@
 // The command of a local worker and the checks of its directories.
 #include "controller/local/launch.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -146,6 +147,29 @@ TEST(Launch, RequiresInputFoldersAndCreatesTheOutputVolume) {
   EXPECT_TRUE(fs::is_directory(manifests / "results"));
   EXPECT_FALSE(fs::exists(manifests / "results/o")) << "the worker creates it";
   EXPECT_EQ(output_folder(job, manifests), manifests / "results/o");
+}
+
+TEST(Launch, ReportsAMissingFileOfTheUser) {
+  const testing::TemporaryDirectory folder;
+  api::TrainJob job = make_job();
+  job.spec.trainer.data.clear();
+  job.spec.volumes[1].local = "d";
+  job.spec.volumes[2].local = "results";
+  fs::create_directories(folder.path() / "m/m");
+  fs::create_directories(folder.path() / "d");
+  for (const char* flag : {"train_file", "validation_file", "test_file"}) {
+    job.spec.trainer.flags[flag] = fmt::format("data:{}.csv", flag);
+    const fs::path file = folder.path() / "d" / fmt::format("{}.csv", flag);
+    const std::optional<FieldProblem> problem = prepare_folders(job, folder.path());
+    ASSERT_TRUE(problem) << flag;
+    EXPECT_EQ(problem->code, ExitCode::kData);
+    EXPECT_EQ(problem->field, fmt::format("spec.trainer.{}", flag));
+    EXPECT_EQ(problem->message, fmt::format("data:{}.csv is {} on this machine, which does not "
+                                            "exist",
+                                            flag, file.string()));
+    std::ofstream(file) << "label,sentence\n";
+    EXPECT_FALSE(prepare_folders(job, folder.path())) << flag;
+  }
 }
 
 TEST(Launch, FindsTheJobThatOwnsTheOutput) {
