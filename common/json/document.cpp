@@ -277,6 +277,30 @@ class DocumentBuilder : public YAML::EventHandler {
   int document_start_ = -1;  // of the latest document, in bytes
 };
 
+// Line `line` (from 0) of `text`.
+std::string_view line_of(std::string_view text, int line) {
+  for (; line > 0 && !text.empty(); --line)
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  return text.substr(0, text.find('\n'));
+}
+
+// The parser names what it expected, not that a wrong indentation is the most likely cause.
+std::string describe_invalid_yaml(std::string_view text, const YAML::Exception& failure) {
+  const std::string_view line =
+      failure.mark.is_null() ? std::string_view() : line_of(text, failure.mark.line);
+  // JSON may be indented with tabs.
+  const bool in_block = failure.msg.find("flow") == std::string::npos;
+  if (in_block &&
+      line.substr(0, line.find_first_not_of(" \t")).find('\t') != std::string_view::npos) {
+    return "found invalid YAML: indented with a tab, expected spaces";
+  }
+  const bool indentation = failure.msg == YAML::ErrorMsg::END_OF_MAP ||
+                           failure.msg == YAML::ErrorMsg::END_OF_SEQ ||
+                           failure.msg == YAML::ErrorMsg::MAP_VALUE;
+  return fmt::format("found invalid YAML: {}{}", failure.msg,
+                     indentation ? "; check the indentation of this line" : "");
+}
+
 // The documents, or one with an error.
 std::vector<Document> read_documents(std::string_view text, std::size_t max_documents,
                                      std::size_t max_bytes) {
@@ -309,7 +333,7 @@ std::vector<Document> read_documents(std::string_view text, std::size_t max_docu
     return {std::move(refused)};
   } catch (const YAML::Exception& failure) {
     return refuse(failure.mark.is_null() ? 0 : failure.mark.line + 1,
-                  fmt::format("found invalid YAML: {}", failure.msg));
+                  describe_invalid_yaml(text, failure));
   }
   std::vector<Document> documents = builder.take_documents();
   if (documents.empty()) return refuse(0, "found nothing, expected a manifest");

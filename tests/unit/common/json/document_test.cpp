@@ -202,6 +202,22 @@ TEST(Document, RejectsAnythingButOneManifest) {
   EXPECT_TRUE(error_of("a: {b: 1\n").find("found invalid YAML: ") != std::string::npos);
 }
 
+TEST(Document, NamesAWrongIndentation) {
+  const std::string tab = "found invalid YAML: indented with a tab, expected spaces";
+  EXPECT_EQ(error_of("a:\n\tb: 1\n"), "line 2: " + tab);
+  EXPECT_EQ(error_of("a:\n  b: 1\n\tc: 2\n"), "line 3: " + tab);
+  EXPECT_EQ(error_of("a:\n  b: 1\n  \tc: 2\n"), "line 3: " + tab);
+  EXPECT_EQ(error_of("a:\n  - b\n\t- c\n"), "line 3: " + tab);
+  EXPECT_EQ(error_of("{\n\t\"a\": 1,\n\t\"b\": [\n\t\t2\n\t]\n}\n"), "");
+  EXPECT_EQ(error_of("{\n\t\"a\": [1\n").find("tab"), std::string::npos);
+  const std::string hint = "; check the indentation of this line";
+  EXPECT_EQ(error_of("a:\n    b: 1\n  c: 2\n"),
+            "line 3: found invalid YAML: end of map not found" + hint);
+  EXPECT_EQ(error_of("a:\n  - b: 1\n   c: 2\n"),
+            "line 3: found invalid YAML: end of sequence not found" + hint);
+  EXPECT_EQ(error_of("a: 1\n  b: 2\n"), "line 2: found invalid YAML: illegal map value" + hint);
+}
+
 TEST(Document, FindsTheLinesOfUnusualNames) {
   const Document document = read_yaml(
       "\"a\\\"]b\":\n"
