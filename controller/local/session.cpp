@@ -108,10 +108,12 @@ void Session::collect_events(const policy::Plan& plan) {
 void Session::print_events() {
   const api::Condition* failed = job_.status.find_condition(api::condition::kFailed);
   for (const policy::Event& event : std::exchange(events_, {})) {
-    // The first and last lines of the run already report these events.
+    // The first and last lines of the run already report these events. After a signal, the spec does
+    // not suspend the job, as the message of a suspension says.
     if (event.reason == policy::event_reason::kCreated ||
         event.reason == policy::event_reason::kSucceeded ||
-        event.reason == policy::event_reason::kRunning) {
+        event.reason == policy::event_reason::kRunning ||
+        (event.reason == policy::event_reason::kSuspended && stop_signal_ != 0)) {
       continue;
     }
     if (failed != nullptr && event.message == failed->message) continue;
@@ -120,7 +122,7 @@ void Session::print_events() {
     } else {
       console_.print("event", event.message);
     }
-    if (event.reason == policy::event_reason::kSuspended && stop_signal_ == 0) {
+    if (event.reason == policy::event_reason::kSuspended) {
       console_.print("suspended",
                      fmt::format("to resume, set spec.runPolicy.suspend to false and run "
                                  "`kill -USR1 {}`",

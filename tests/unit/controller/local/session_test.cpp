@@ -114,6 +114,15 @@ TEST(Session, RecordsNoTimeInTheFuture) {
   EXPECT_LE(run.job.status.failures.front().time, wall_now());
 }
 
+TEST(Session, NamesNoFieldOfTheSpecAfterASignal) {
+  const Ended run =
+      run_job({"trap 'exit 143' TERM; kill -INT $PPID; while :; do sleep 0.01; done"}, 3);
+  EXPECT_EQ(run.stop_signal, SIGINT);
+  EXPECT_EQ(run.job.status.phase, api::Phase::kSuspended);
+  EXPECT_THAT(run.screen, HasSubstr("stopping"));
+  EXPECT_THAT(run.screen, Not(HasSubstr("spec.runPolicy.suspend")));
+}
+
 // Worker 0 fails for good; while worker 1 stops, it sends SIGINT to `up`.
 TEST(Session, ASignalAfterTheEndDoesNotStopTheJob) {
   const Ended run =
