@@ -48,6 +48,16 @@ std::vector<std::string> command_names(const CLI::App& command) {
   return names;
 }
 
+// For a word too many, if `command` has one option, which is not given.
+std::string only_option(const std::string& word, const CLI::App& command) {
+  const auto options = command.get_options([](const CLI::Option* option) {
+    return option->get_items_expected_max() > 0 && !option->get_lnames().empty();
+  });
+  if (options.size() != 1 || options.front()->count() > 0) return "";
+  return fmt::format("; did you mean --{} {}?", options.front()->get_lnames().front(),
+                     excerpt(word));
+}
+
 bool lacks_command(const CLI::App& command) {
   return command.get_require_subcommand_min() > 0 && command.get_subcommands().empty();
 }
@@ -92,8 +102,8 @@ std::string describe_unknown_argument(const CLI::App& app) {
   for (const CLI::App* command : commands) {
     const std::vector<std::string> left = remaining_words(*command);
     if (left.empty()) continue;
-    return fmt::format("{}: found the argument {}, expected no further one", names.back(),
-                       quoted_excerpt(left.front()));
+    return fmt::format("{}: found the argument {}, expected no further one{}", names.back(),
+                       quoted_excerpt(left.front()), only_option(left.front(), *commands.back()));
   }
   return "";
 }

@@ -16,7 +16,7 @@ void add_crd_command(CLI::App& app) {
       ->add_option(
           "--kind", *kind,
           "Kind of the CRD; PyTorchJob is for clusters without Kubeflow's training operator")
-      ->check(CLI::IsMember({kTrainJobKind, kPyTorchJobKind}))
+      ->transform(CLI::IsMember({kTrainJobKind, kPyTorchJobKind}, CLI::ignore_case))
       ->capture_default_str();
   command->callback([kind] {
     std::cout << (*kind == kTrainJobKind ? api::trainjob_crd_yaml() : api::pytorchjob_crd_yaml());

@@ -17,6 +17,7 @@
 #include "controller/cli/render.h"
 #include "controller/cli/up.h"
 #include "controller/cli/validate.h"
+#include "controller/cli/worker_commands.h"
 
 int main(int argc, char** argv) {
   tilewright::open_standard_descriptors();
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
   tilewright::add_render_command(app, exit_code);
   tilewright::add_controller_command(app, exit_code);
   tilewright::add_crd_command(app);
+  tilewright::add_worker_commands(app, exit_code);
   // For `make docs`; an empty group hides it from --help.
   app.add_subcommand("reference", "Print docs/reference.md")->group("")->callback([] {
     std::fputs(tilewright::reference_page().c_str(), stdout);

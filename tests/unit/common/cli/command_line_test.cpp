@@ -96,6 +96,9 @@ TEST(CommandLine, NamesTheCommandAndTheArgumentThatItDoesNotTake) {
   EXPECT_THAT(
       Program().error_of({"bench", "step", "--seq", "3", "x", "y"}),
       StartsWith("program bench step: found the argument \"x\", expected no further one\n"));
+  EXPECT_THAT(Program().error_of({"bench", "step", "x"}),
+              StartsWith("program bench step: found the argument \"x\", expected no further one; "
+                         "did you mean --seq x?\n"));
 }
 
 TEST(CommandLine, ReportsOtherErrorsAsBefore) {
