@@ -15,7 +15,7 @@
 #include "common/net/tls.h"
 #include "common/rendezvous/limits.h"
 #include "common/rendezvous/messages.h"
-#include "common/rendezvous/output_queue.h"
+#include "common/rendezvous/send_queue.h"
 
 namespace tilewright::rendezvous {
 
@@ -80,7 +80,7 @@ class Connection {
   Hello hello_;
   std::optional<net::Handshake> handshake_;
   net::MessageReader reader_{kMaxMessageBytes};
-  OutputQueue output_;
+  SendQueue output_;
 };
 
 }  // namespace tilewright::rendezvous

@@ -1,4 +1,4 @@
-#include "common/rendezvous/output_queue.h"
+#include "common/rendezvous/send_queue.h"
 
 #include <utility>
 
@@ -12,7 +12,7 @@ constexpr std::size_t kPartBytes = 4 << 10;
 
 }  // namespace
 
-void OutputQueue::append(std::string_view bytes) {
+void SendQueue::append(std::string_view bytes) {
   if (bytes.empty()) return;
   if (parts_.empty() || parts_.back().shared ||
       parts_.back().own.size() + bytes.size() > kPartBytes)
@@ -20,15 +20,15 @@ void OutputQueue::append(std::string_view bytes) {
   parts_.back().own += bytes;
 }
 
-void OutputQueue::append(SharedText text) {
+void SendQueue::append(SharedText text) {
   if (!text->empty()) parts_.push_back({{}, std::move(text)});
 }
 
-std::string_view OutputQueue::front() const {
+std::string_view SendQueue::front() const {
   return std::string_view(parts_.front().text()).substr(sent_);
 }
 
-void OutputQueue::remove(std::size_t bytes) {
+void SendQueue::remove(std::size_t bytes) {
   TW_CHECK(bytes <= front().size(), "{} of {} bytes", bytes, front().size());
   sent_ += bytes;
   if (!front().empty()) return;
@@ -36,18 +36,18 @@ void OutputQueue::remove(std::size_t bytes) {
   sent_ = 0;
 }
 
-void OutputQueue::clear() {
+void SendQueue::clear() {
   parts_.clear();
   sent_ = 0;
 }
 
-std::size_t OutputQueue::size() const {
+std::size_t SendQueue::size() const {
   std::size_t bytes = 0;
   for (const Part& part : parts_) bytes += part.text().size();
   return bytes - sent_;
 }
 
-std::size_t OutputQueue::memory() const {
+std::size_t SendQueue::memory() const {
   std::size_t bytes = 0;
   for (const Part& part : parts_) {
     if (!part.shared) bytes += sizeof(Part) + part.own.capacity();
@@ -55,7 +55,7 @@ std::size_t OutputQueue::memory() const {
   return bytes;
 }
 
-std::size_t OutputQueue::shared_bytes() const {
+std::size_t SendQueue::shared_bytes() const {
   std::size_t bytes = 0;
   for (const Part& part : parts_) {
     if (part.shared) bytes += part.shared->size();

@@ -12,7 +12,7 @@ namespace tilewright::rendezvous {
 
 using SharedText = std::shared_ptr<const std::string>;
 
-class OutputQueue {
+class SendQueue {
  public:
   void append(std::string_view bytes);
   void append(SharedText text);

@@ -1,4 +1,4 @@
-#include "common/rendezvous/output_queue.h"
+#include "common/rendezvous/send_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace tilewright::rendezvous {
 namespace {
 
 // Sends all, at most `step` bytes at once.
-std::string drain(OutputQueue& queue, std::size_t step) {
+std::string drain(SendQueue& queue, std::size_t step) {
   std::string sent;
   while (!queue.empty()) {
     const std::string_view bytes = queue.front().substr(0, step);
@@ -20,10 +20,10 @@ std::string drain(OutputQueue& queue, std::size_t step) {
   return sent;
 }
 
-TEST(OutputQueue, SendsOwnAndSharedBytesInOrder) {
+TEST(SendQueue, SendsOwnAndSharedBytesInOrder) {
   const auto text = std::make_shared<const std::string>("shared");
   for (const std::size_t step : {1, 4, 100}) {
-    OutputQueue queue;
+    SendQueue queue;
     queue.append("a");
     queue.append("b");
     queue.append(text);
@@ -35,9 +35,9 @@ TEST(OutputQueue, SendsOwnAndSharedBytesInOrder) {
   }
 }
 
-TEST(OutputQueue, CountsOwnMemoryAndSharedBytesApart) {
+TEST(SendQueue, CountsOwnMemoryAndSharedBytesApart) {
   const auto text = std::make_shared<const std::string>(1 << 20, 'x');
-  OutputQueue queue;
+  SendQueue queue;
   EXPECT_EQ(queue.memory(), 0u);
   queue.append("before");
   queue.append(text);
@@ -50,17 +50,17 @@ TEST(OutputQueue, CountsOwnMemoryAndSharedBytesApart) {
   EXPECT_EQ(queue.size(), text->size() - 1000);
 }
 
-TEST(OutputQueue, FreesSentBytesBeforeItIsEmpty) {
-  OutputQueue queue;
+TEST(SendQueue, FreesSentBytesBeforeItIsEmpty) {
+  SendQueue queue;
   for (int i = 0; i < 1000; ++i) queue.append(std::string(100, 'x'));
   EXPECT_GE(queue.memory(), 100'000u);
   while (queue.size() > 200) queue.remove(std::min(queue.front().size(), queue.size() - 200));
   EXPECT_LT(queue.memory(), 20'000u);
 }
 
-TEST(OutputQueue, ClearReleasesMemoryAndSharedTexts) {
+TEST(SendQueue, ClearReleasesMemoryAndSharedTexts) {
   const auto text = std::make_shared<const std::string>("shared");
-  OutputQueue queue;
+  SendQueue queue;
   queue.append(std::string(50'000, 'x'));
   queue.append(text);
   queue.remove(10);
