@@ -48,12 +48,14 @@ std::vector<std::string> command_names(const CLI::App& command) {
   return names;
 }
 
-// For a word too many, if `command` has one option, which is not given.
+// For a word too many, if `command` takes one option, which is not given, and no plain arguments: a
+// second file must not be advised as the output.
 std::string only_option(const std::string& word, const CLI::App& command) {
-  const auto options = command.get_options([](const CLI::Option* option) {
-    return option->get_items_expected_max() > 0 && !option->get_lnames().empty();
-  });
-  if (options.size() != 1 || options.front()->count() > 0) return "";
+  const auto options = command.get_options(
+      [](const CLI::Option* option) { return option->get_items_expected_max() > 0; });
+  if (options.size() != 1 || options.front()->get_positional() || options.front()->count() > 0) {
+    return "";
+  }
   return fmt::format("; did you mean --{} {}?", options.front()->get_lnames().front(),
                      excerpt(word));
 }

@@ -71,11 +71,7 @@ Result<Socket> connect_to(const Address& address, const Wait& wait, Retry retry,
   while (true) {
     auto socket = connect_to_any(address, wait, retry == Retry::kNo ? Duration::max() : attempt);
     if (socket.ok() || retry == Retry::kNo) return socket;
-    // No event reports that a remote port starts to listen, so wait for a fixed time.
-    const Wait backoff_wait(std::min(wait.deadline, monotonic_now() + backoff), wait.cancel);
-    if (wait_ready(-1, 0, backoff_wait) == Ready::kCancelled || monotonic_now() >= wait.deadline) {
-      return socket;
-    }
+    if (!pause_for(wait, backoff)) return socket;
     backoff = std::min(backoff * 2, kMaxBackoff);
   }
 }

@@ -58,4 +58,9 @@ Ready wait_ready(int fd, short events, const Wait& wait) {
   }
 }
 
+bool pause_for(const Wait& wait, Duration duration) {
+  const Wait part(std::min(wait.deadline, monotonic_now() + duration), wait.cancel);
+  return wait_ready(-1, 0, part) != Ready::kCancelled && monotonic_now() < wait.deadline;
+}
+
 }  // namespace tilewright::net

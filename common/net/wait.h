@@ -44,6 +44,9 @@ enum class Ready { kYes, kTimedOut, kCancelled };
 // for the deadline or the cancellation. Cancellation takes precedence over readiness.
 Ready wait_ready(int fd, short events, const Wait& wait);
 
+// Waits for a fixed time, for what no event reports. False: `wait` is over or cancelled.
+bool pause_for(const Wait& wait, Duration duration);
+
 // The timeout argument of poll(2) for a deadline: in milliseconds, rounded up, at least 0, at most
 // kLongestWait.
 int poll_timeout(MonotonicTime deadline, MonotonicTime now = monotonic_now());

@@ -1,7 +1,5 @@
 #include "common/rendezvous/index_request.h"
 
-#include <algorithm>
-
 #include "common/net/message.h"
 #include "common/rendezvous/messages.h"
 #include "common/rendezvous/open_connection.h"
@@ -24,8 +22,10 @@ Result<std::string> exchange(net::Socket& socket, std::uint64_t agent_id, const 
 
 Result<int> request_worker_index(const net::Address& coordinator, const std::string& job_uid,
                                  const net::SecretKey& key, bool tls, std::uint64_t agent_id,
-                                 const net::Wait& wait) {
+                                 const net::Wait& wait,
+                                 const std::function<void(const std::string&)>& on_retry) {
   int failed_proofs = 0;
+  std::string last_reason;
   while (true) {
     Error lost;
     Result<net::Socket> socket =
@@ -51,10 +51,9 @@ Result<int> request_worker_index(const net::Address& coordinator, const std::str
       if (++failed_proofs == kMaxFailedProofs) return socket.error();
       lost = socket.error();
     }
-    // No event reports that the coordinator is back, so wait for a fixed time.
-    const net::Wait pause(std::min(wait.deadline, monotonic_now() + kRetryPause), wait.cancel);
-    if (net::wait_ready(-1, 0, pause) == net::Ready::kCancelled || monotonic_now() >= wait.deadline)
-      return lost;
+    if (on_retry && lost.message != last_reason) on_retry(lost.message);
+    last_reason = lost.message;
+    if (!net::pause_for(wait, kRetryPause)) return lost;
   }
 }
 

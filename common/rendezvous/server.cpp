@@ -62,7 +62,7 @@ class Server::Impl {
     State state;
     std::optional<Progress> progress;  // as in Snapshot
     std::map<MemberId, ConnectionId> connections;
-    // The latest peers sent and their text, while a connection has yet to send it.
+    // The latest peers sent, and their text while a connection has yet to send it.
     SharedPeers peers = {};
     std::weak_ptr<const std::string> peers_text = {};
     std::map<std::uint64_t, int> indices;  // given to agents; at most kMaxWorkerIndex
@@ -499,9 +499,16 @@ void Server::Impl::add_connection(net::Socket socket) {
 // A rejected connection is no longer part of its job's share, so a job must not be able to fill all
 // connections with such.
 void Server::Impl::close_oldest_lingering() {
-  const auto oldest = std::ranges::find_if(
-      connections_, [](const auto& entry) { return entry.second.close_deadline.has_value(); });
-  if (oldest != connections_.end()) close(oldest->first, "closed by the coordinator");
+  const auto lingers = [](const auto& entry) { return entry.second.close_deadline.has_value(); };
+  auto oldest = std::ranges::find_if(connections_, [&](const auto& entry) {
+    return lingers(entry) && !entry.second.wants_to_write();
+  });
+  if (oldest == connections_.end()) {
+    oldest = std::ranges::find_if(connections_, lingers);
+    if (oldest == connections_.end()) return;
+    (void)oldest->second.write();  // its last message may wait for the end of this iteration
+  }
+  close(oldest->first, "closed by the coordinator");
 }
 
 void Server::Impl::add_unauthenticated(ConnectionId id, const std::string& peer) {

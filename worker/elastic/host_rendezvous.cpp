@@ -98,10 +98,7 @@ bool HostRendezvous::endpoint_is_here(const StopSignals& signals, const net::Wai
     if (!said)
       log_->info("agent: waiting until the name of the rendezvous resolves: {}",
                  here.error().message);
-    // No event reports that a name resolves, so wait for a fixed time.
-    const net::Wait pause(std::min(wait.deadline, monotonic_now() + kLookupPause), wait.cancel);
-    if (net::wait_ready(-1, 0, pause) == net::Ready::kCancelled || monotonic_now() >= wait.deadline)
-      fail_start(signals, here.error());
+    if (!net::pause_for(wait, kLookupPause)) fail_start(signals, here.error());
   }
 }
 
@@ -119,7 +116,9 @@ int HostRendezvous::index_of_this_host(const AgentOptions& options, const StopSi
   log_->info("agent: waiting for the rendezvous at {}", net::to_string(endpoint_));
   const auto index = rendezvous::request_worker_index(
       endpoint_, uid_, net::SecretKey::from_file(key_file_).or_throw(), options.tls,
-      random_uint64(), wait);
+      random_uint64(), wait, [&](const std::string& reason) {
+        log_->info("agent: still waiting for the rendezvous: {}", reason);
+      });
   if (!index.ok()) fail_start(signals, index.error());
   return *index;
 }

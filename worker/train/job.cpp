@@ -250,10 +250,13 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
       {"classifier_dropout", encoder.classifier_dropout},
       {"qa_dropout", encoder.qa_dropout},
       {"initializer_range", encoder.initializer_range}};
-  open_starting_weights(job, sources.pool);
-  // Before its labels, perhaps placeholders such as LABEL_0, are compared with those of the data.
-  check_head_is_trained(job);
-  end_part("weight verification");
+  const auto verify_weights = [&] {
+    open_starting_weights(job, sources.pool);
+    check_head_is_trained(job);
+    end_part("weight verification");
+  };
+  // Before the labels of a head that is not trained, perhaps LABEL_0, are compared with the data's.
+  if (!settings.do_train) verify_weights();
   if (settings.do_train) {
     const tasks::DataPart part{tasks::Split::kTrain};
     const tasks::ReadOptions options = read_options(settings.max_train_samples);
@@ -304,6 +307,7 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
         job.evaluation_fingerprint.at(kEvaluationData + job.evaluation_sets.front().suffix);
   }
   end_part("data reading and tokenization");
+  if (settings.do_train) verify_weights();
   // Without a UID, equal flags, data and weights are the same job, which the next launch resumes.
   if (job.uid.empty()) {
     job.uid = std::string(checkpoint::kHashedUidPrefix) +

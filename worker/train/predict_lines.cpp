@@ -50,21 +50,22 @@ class Line {
   }
   std::size_t number() const { return number_; }
   // Null if there is no such member. Copying a member may recurse deeply.
-  const nlohmann::json* find(const char* key) const {
+  const nlohmann::json* find(const std::string& key) const {
     const auto found = json_.find(key);
     return found == json_.end() ? nullptr : &*found;
   }
-  bool contains(const char* key) const { return find(key) != nullptr; }
+  bool contains(const std::string& key) const { return find(key) != nullptr; }
   std::vector<std::string> members() const {
     std::vector<std::string> names;
     for (const auto& [name, ignored] : json_.items()) names.push_back(name);
     return names;
   }
-  std::optional<std::string> text(const char* key) const {
+  std::optional<std::string> text(const std::string& key) const {
     const nlohmann::json* const found = find(key);
     if (found == nullptr) return std::nullopt;
     if (!found->is_string()) {
-      fail(fmt::format("found {} as \"{}\", expected a string", found->type_name(), key));
+      fail(fmt::format("found {} as {}, expected a string", found->type_name(),
+                       quoted_excerpt(key)));
     }
     return found->get<std::string>();
   }
@@ -142,7 +143,7 @@ Sentences sentences_of(const Line& line, const TaskDescription* task) {
     line.fail(
         "found a question, expected a sentence: the model in --model_name_or_path is a classifier");
   }
-  const std::optional<std::string> single = line.text(name_of_single(line).c_str());
+  const std::optional<std::string> single = line.text(name_of_single(line));
   for (const char* const other : {"sentence1", "sentence2"}) {
     if (single && line.contains(other)) {
       line.fail(fmt::format("found both sentence and {}, {}", other, kSentences));

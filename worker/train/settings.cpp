@@ -224,6 +224,10 @@ nlohmann::json fingerprint(const Settings& settings) {
     if (flag.name == kCommHookSetting && !settings.rounds_gradients()) continue;
     add_value(values, flag, settings);
   }
+  // An integer, as in checkpoints of versions that took no fraction of all steps.
+  if (settings.warmup_steps >= 1 || settings.warmup_steps == 0) {
+    values["warmup_steps"] = static_cast<std::int64_t>(settings.warmup_steps);
+  }
   values["global_batch_size"] = settings.global_batch;
   // Each batch is padded to its longest example.
   if (settings.loss_counts_padding) {

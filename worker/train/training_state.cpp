@@ -42,22 +42,16 @@ void check_is_checkpoint(const Settings& settings) {
 }
 
 // Says that `resumed`, a checkpoint of this job, is not the one that resume_from_checkpoint names;
-// empty if it is. No error, not even if the named one does not exist: a process that starts again
-// has the same command line, and save_total_limit may have deleted that checkpoint meanwhile.
+// empty if it is. Never an error, not even if the named one cannot be read any more: a process that
+// starts again has the same command line, and the job may have begun from that checkpoint.
 std::string describe_unused_checkpoint(const Settings& settings,
                                        const std::filesystem::path& resumed) {
   const std::filesystem::path named = settings.resume_from_checkpoint;
   std::error_code ignored;
   if (named.empty() || std::filesystem::equivalent(named, resumed, ignored)) return "";
-  if (!checkpoint::is_present(named)) {
-    return fmt::format(
-        "--resume_from_checkpoint {}: no such directory; {} has checkpoints of this job",
-        named.string(), settings.output_dir);
-  }
   return fmt::format(
-      "--resume_from_checkpoint {}: not used, because {} has checkpoints of this job; use another "
-      "--output_dir to begin from it",
-      named.string(), settings.output_dir);
+      "--resume_from_checkpoint {}: {}: {} has checkpoints of this job", named.string(),
+      std::filesystem::exists(named, ignored) ? "not used" : "not found", settings.output_dir);
 }
 
 // A job that has progressed must not start again at an earlier step without a word.

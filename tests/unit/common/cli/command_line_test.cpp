@@ -27,7 +27,10 @@ struct Program {
     CLI::App* train = app.add_subcommand("train", "Parses its own flags");
     train->allow_extras();
     train->callback([this] { ran = true; });
-    app.add_subcommand("hidden", "For developers")->group("");
+    CLI::App* hidden = app.add_subcommand("hidden", "For developers");
+    hidden->group("");
+    hidden->add_option("file", file);
+    hidden->add_option("--output", output);
   }
   // What is printed on standard error; the exit code must be that of a usage error.
   std::string error_of(std::vector<const char*> arguments) {
@@ -51,6 +54,7 @@ struct Program {
   CLI::App app{"A program", "program"};
   int number = 0;
   std::vector<std::string> words;
+  std::string file, output;
   bool ran = false;
 };
 
@@ -99,6 +103,9 @@ TEST(CommandLine, NamesTheCommandAndTheArgumentThatItDoesNotTake) {
   EXPECT_THAT(Program().error_of({"bench", "step", "x"}),
               StartsWith("program bench step: found the argument \"x\", expected no further one; "
                          "did you mean --seq x?\n"));
+  EXPECT_THAT(
+      Program().error_of({"hidden", "a.yaml", "b.yaml"}),
+      StartsWith("program hidden: found the argument \"b.yaml\", expected no further one\n"));
 }
 
 TEST(CommandLine, ReportsOtherErrorsAsBefore) {

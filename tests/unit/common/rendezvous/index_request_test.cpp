@@ -165,6 +165,22 @@ TEST(IndexRequest, AsksAgainIfTheConnectionBreaksDuringTheProof) {
   EXPECT_EQ(answer.get().or_throw(), 1);
 }
 
+TEST(IndexRequest, SaysWhyItAsksAgain) {
+  Restarted first(3);
+  const std::uint16_t port = first.server->address().port;
+  std::vector<std::string> reasons;
+  auto answer = std::async(std::launch::async, [&] {
+    return request_worker_index({"127.0.0.1", port}, kUid, key(), false, 11,
+                                net::within(seconds(20)),
+                                [&](const std::string& reason) { reasons.push_back(reason); });
+  });
+  EXPECT_TRUE(Restarted::waits(answer));
+  first.server.reset();
+  const auto second = serve_indices(1, false, port);
+  EXPECT_EQ(answer.get().or_throw(), 1);
+  EXPECT_EQ(reasons.size(), 1U);
+}
+
 TEST(IndexRequest, SaysWhyThereIsNone) {
   const auto server = serve_indices(kMaxWorkerIndex);
   EXPECT_EQ(request(*server, 1).or_throw(), kMaxWorkerIndex);

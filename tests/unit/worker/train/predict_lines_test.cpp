@@ -108,6 +108,8 @@ TEST_F(PredictLines, NamesTheLineOfBadInput) {
               StartsWith("in.jsonl:1: found \"id\", \"label\", \"text\", expected {"));
   EXPECT_THAT(refusal("{}"), StartsWith("in.jsonl:1: found no members, expected {"));
   EXPECT_EQ(refusal(R"({"text": 7})"), "in.jsonl:1: found number as \"text\", expected a string");
+  EXPECT_LT(refusal("{\"" + std::string(100'000, 'n') + "\": 7}").size(), 200U);
+  EXPECT_THAT(refusal(R"({"te\u0000xt": 7})"), HasSubstr("found number as \"te"));
   for (const std::string other : {"sentence1", "sentence2"}) {
     EXPECT_THAT(refusal(R"({"sentence": "a cat", ")" + other + R"(": "the cat"})"),
                 StartsWith("in.jsonl:1: found both sentence and " + other + ", expected {"));

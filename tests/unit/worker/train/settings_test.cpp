@@ -421,6 +421,15 @@ TEST(Settings, GroupByLengthAsTransformers5Names) {
   EXPECT_EQ(fingerprint(grouped), fingerprint(resolve({"--group_by_length"})));
 }
 
+TEST(Fingerprint, HasWholeWarmUpStepsAsAnInteger) {
+  const auto dumped = [](const std::string& flag) {
+    return fingerprint(resolve({flag})).at("warmup_steps").dump();
+  };
+  EXPECT_EQ(dumped("--seed=1"), "0");
+  EXPECT_EQ(dumped("--warmup_steps=100"), "100");
+  EXPECT_EQ(dumped("--warmup_steps=0.1"), "0.1");
+}
+
 TEST(Fingerprint, DiffersBetweenPaddedAndPackedTraining) {
   Settings packed;
   Settings padded;

@@ -298,7 +298,6 @@ TEST_F(TrainerTest, OtherEvaluationDataAreAnotherJobOnlyIfTheySelectTheBestModel
   EXPECT_NE(load(best, "1").fingerprint, load(best, "2").fingerprint);
 }
 
-// The model has 64 positions.
 TEST_F(TrainerTest, SaysWhatItTrainsOnTheUsersFiles) {
   const Job job = load_job(settings_of({}), "uid-1");
   const std::string line = columns_line(job);
@@ -307,6 +306,7 @@ TEST_F(TrainerTest, SaysWhatItTrainsOnTheUsersFiles) {
   EXPECT_LE(line.size(), kMaxSummaryColumns);
 }
 
+// The model has 64 positions.
 TEST_F(TrainerTest, CutsTextsToTheTokensThatModelAndTokenizerTake) {
   write_rows([](nlohmann::json row) {
     row["sentence1"] = std::string(200, '!');
