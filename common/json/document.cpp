@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -284,19 +285,22 @@ std::string_view line_of(std::string_view text, int line) {
   return text.substr(0, text.find('\n'));
 }
 
-// The parser names what it expected, not that a wrong indentation is the most likely cause.
+// The parser names what it expected, not that a wrong indentation is the most likely cause. Other
+// errors can follow a tab too: JSON and lines of a quoted scalar may begin with one.
 std::string describe_invalid_yaml(std::string_view text, const YAML::Exception& failure) {
+  const auto says = [&](std::initializer_list<std::string_view> messages) {
+    return std::ranges::find(messages, failure.msg) != messages.end();
+  };
   const std::string_view line =
       failure.mark.is_null() ? std::string_view() : line_of(text, failure.mark.line);
-  // JSON may be indented with tabs.
-  const bool in_block = failure.msg.find("flow") == std::string::npos;
-  if (in_block &&
-      line.substr(0, line.find_first_not_of(" \t")).find('\t') != std::string_view::npos) {
+  const bool has_tab =
+      line.substr(0, line.find_first_not_of(" \t")).find('\t') != std::string_view::npos;
+  if (has_tab && says({YAML::ErrorMsg::TAB_IN_INDENTATION, YAML::ErrorMsg::BLOCK_ENTRY,
+                       YAML::ErrorMsg::MAP_KEY, YAML::ErrorMsg::MAP_VALUE})) {
     return "found invalid YAML: indented with a tab, expected spaces";
   }
-  const bool indentation = failure.msg == YAML::ErrorMsg::END_OF_MAP ||
-                           failure.msg == YAML::ErrorMsg::END_OF_SEQ ||
-                           failure.msg == YAML::ErrorMsg::MAP_VALUE;
+  const bool indentation =
+      says({YAML::ErrorMsg::END_OF_MAP, YAML::ErrorMsg::END_OF_SEQ, YAML::ErrorMsg::MAP_VALUE});
   return fmt::format("found invalid YAML: {}{}", failure.msg,
                      indentation ? "; check the indentation of this line" : "");
 }

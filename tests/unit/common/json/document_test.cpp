@@ -209,7 +209,14 @@ TEST(Document, NamesAWrongIndentation) {
   EXPECT_EQ(error_of("a:\n  b: 1\n  \tc: 2\n"), "line 3: " + tab);
   EXPECT_EQ(error_of("a:\n  - b\n\t- c\n"), "line 3: " + tab);
   EXPECT_EQ(error_of("{\n\t\"a\": 1,\n\t\"b\": [\n\t\t2\n\t]\n}\n"), "");
+  EXPECT_EQ(error_of("a:\n\t- b\n"), "line 2: " + tab);
+  EXPECT_EQ(error_of("a:\n\t? b\n"), "line 2: " + tab);
+  EXPECT_EQ(error_of("a: |\n\tb\n"), "line 2: " + tab);
   EXPECT_EQ(error_of("{\n\t\"a\": [1\n").find("tab"), std::string::npos);
+  const std::string escape = "line 2: found invalid YAML: unknown escape character: q";
+  EXPECT_EQ(error_of("{\n\t\"a\": \"\\q\"\n}\n"), escape);
+  EXPECT_EQ(error_of("a: \"b\n\t\\q\"\n"), escape);
+  EXPECT_EQ(error_of("a: \"b\n\tc\" d: e\n").find("tab"), std::string::npos);
   const std::string hint = "; check the indentation of this line";
   EXPECT_EQ(error_of("a:\n    b: 1\n  c: 2\n"),
             "line 3: found invalid YAML: end of map not found" + hint);
