@@ -56,6 +56,15 @@ std::array<OwnFile, 3> own_files(const TrainingSettings& settings) {
            {kOwnFileFlags[2], settings.test_file}}};
 }
 
+std::array<OwnFile, 3> files_to_read(const TrainingSettings& settings) {
+  std::array<OwnFile, 3> files = own_files(settings);
+  // The labels of a classification are those of the training file.
+  if (!settings.do_train && answers_questions(settings.task_name)) files[0].path = {};
+  if (!settings.do_eval) files[1].path = {};
+  if (!settings.do_predict) files[2].path = {};
+  return files;
+}
+
 std::string_view own_file_flag(const TrainingSettings& settings) {
   for (const OwnFile& file : own_files(settings)) {
     if (!file.path.empty()) return file.flag;

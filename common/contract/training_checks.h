@@ -38,6 +38,9 @@ struct OwnFile {
   std::string_view path;  // empty: not given. Of the settings.
 };
 std::array<OwnFile, 3> own_files(const TrainingSettings& settings);
+// The same without the files that the worker does not read. The actions must be resolved, and
+// task_name be set if it is known.
+std::array<OwnFile, 3> files_to_read(const TrainingSettings& settings);
 // The first flag with a file of the user's own; empty: there is none.
 std::string_view own_file_flag(const TrainingSettings& settings);
 

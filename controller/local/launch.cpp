@@ -66,6 +66,16 @@ std::optional<FieldProblem> check_exists(const api::TrainJob& job, const fs::pat
       fmt::format("{} is {} on this machine, which does not exist", text, folder.string())};
 }
 
+// With the actions and, as far as the flags tell it, the task of the worker.
+TrainingSettings resolved_settings(const api::TrainJob& job) {
+  const Result<TrainingArguments> arguments = api::training_arguments(job);
+  TW_CHECK(arguments.ok(), "validate() accepted an invalid flag: {}", arguments.error().message);
+  TrainingSettings settings = arguments->settings();
+  resolve_actions(*arguments, settings);
+  infer_question_answering(*arguments, settings);
+  return settings;
+}
+
 // The processes that the worker starts on its CPUs: its agent plans `auto` in the same way.
 int processes_of(const api::ProcessCount& count, host::Host host,
                  const std::vector<int>& worker_cpus) {
@@ -121,11 +131,10 @@ std::optional<FieldProblem> prepare_folders(const api::TrainJob& job,
           check_exists(job, manifest_folder, "spec.trainer.data", trainer.data, ExitCode::kData)) {
     return missing;
   }
-  for (const std::string_view flag : kOwnFileFlags) {
-    const auto file = trainer.flags.find(std::string(flag));
-    if (file == trainer.flags.end()) continue;
+  const TrainingSettings settings = resolved_settings(job);
+  for (const auto& [flag, path] : files_to_read(settings)) {
     if (auto missing = check_exists(job, manifest_folder, fmt::format("spec.trainer.{}", flag),
-                                    file->second, ExitCode::kData)) {
+                                    std::string(path), ExitCode::kData)) {
       return missing;
     }
   }
@@ -143,10 +152,7 @@ std::optional<FieldProblem> prepare_folders(const api::TrainJob& job,
 }
 
 std::string foreign_owner(const api::TrainJob& job, const fs::path& manifest_folder) {
-  const Result<TrainingArguments> arguments = api::training_arguments(job);
-  TW_CHECK(arguments.ok(), "validate() accepted an invalid flag: {}", arguments.error().message);
-  TrainingSettings settings = arguments->settings();
-  resolve_actions(*arguments, settings);
+  const TrainingSettings settings = resolved_settings(job);
   // A training from a checkpoint of the directory continues there.
   if (!settings.do_train || settings.overwrite_output_dir ||
       !settings.resume_from_checkpoint.empty()) {

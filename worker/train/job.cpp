@@ -7,6 +7,7 @@
 #include "common/base/sha256.h"
 #include "common/contract/model_files.h"
 #include "common/contract/tasks.h"
+#include "common/contract/training_checks.h"
 #include "common/contract/training_report.h"
 #include "worker/checkpoint/model_directory.h"
 #include "worker/checkpoint/writer.h"
@@ -151,15 +152,15 @@ Job load_job(const Settings& settings, const std::string& uid, JobSources source
       settings.config_name.empty() ? model_dir : std::filesystem::path(settings.config_name);
   job.model = checkpoint::read_model_config(config);
   nn::EncoderConfig& encoder = job.model.encoder;
-  job.task =
-      sources.task != nullptr
-          ? std::move(sources.task)
-          : tasks::make_task({.name = settings.task_name,
-                              .train_file = settings.train_file,
-                              .validation_file = settings.do_eval ? settings.validation_file : "",
-                              .test_file = settings.do_predict ? settings.test_file : "",
-                              .model_labels = job.model.labels,
-                              .tables = std::move(sources.tables)});
+  const auto [train_file, validation_file, test_file] = files_to_read(settings);
+  job.task = sources.task != nullptr
+                 ? std::move(sources.task)
+                 : tasks::make_task({.name = settings.task_name,
+                                     .train_file = std::string(train_file.path),
+                                     .validation_file = std::string(validation_file.path),
+                                     .test_file = std::string(test_file.path),
+                                     .model_labels = job.model.labels,
+                                     .tables = std::move(sources.tables)});
   if ((settings.do_train && job.task->parts(tasks::Split::kTrain) == 0) ||
       (settings.do_eval && job.task->parts(tasks::Split::kDev) == 0)) {
     throw Failure(ExitCode::kUsage,

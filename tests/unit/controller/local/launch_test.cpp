@@ -152,7 +152,11 @@ TEST(Launch, RequiresInputFoldersAndCreatesTheOutputVolume) {
 TEST(Launch, ReportsAMissingFileOfTheUser) {
   const testing::TemporaryDirectory folder;
   api::TrainJob job = make_job();
+  job.spec.trainer.task.clear();
   job.spec.trainer.data.clear();
+  for (const char* action : {"do_train", "do_eval", "do_predict"}) {
+    job.spec.trainer.flags[action] = "true";
+  }
   job.spec.volumes[1].local = "d";
   job.spec.volumes[2].local = "results";
   fs::create_directories(folder.path() / "m/m");
@@ -170,6 +174,29 @@ TEST(Launch, ReportsAMissingFileOfTheUser) {
     std::ofstream(file) << "label,sentence\n";
     EXPECT_FALSE(prepare_folders(job, folder.path())) << flag;
   }
+}
+
+TEST(Launch, DoesNotLookForFilesThatTheWorkerDoesNotRead) {
+  const testing::TemporaryDirectory folder;
+  fs::create_directories(folder.path() / "m/m");
+  const auto missing = [&](const char* file, const std::string& task,
+                           const std::vector<const char*>& actions) {
+    api::TrainJob job = make_job();
+    job.spec.trainer.task = task;
+    job.spec.trainer.data.clear();
+    job.spec.volumes[2].local = "results";
+    job.spec.trainer.flags[file] = "data:missing.json";
+    for (const char* action : actions) job.spec.trainer.flags[action] = "true";
+    const std::optional<FieldProblem> problem = prepare_folders(job, folder.path());
+    return problem ? problem->field : "";
+  };
+  EXPECT_EQ(missing("test_file", "", {}), "");
+  EXPECT_EQ(missing("test_file", "", {"do_predict"}), "spec.trainer.test_file");
+  EXPECT_EQ(missing("validation_file", "", {}), "spec.trainer.validation_file");
+  EXPECT_EQ(missing("validation_file", "", {"do_train"}), "");
+  EXPECT_EQ(missing("train_file", "", {"do_eval"}), "spec.trainer.train_file") << "its labels";
+  EXPECT_EQ(missing("train_file", "squad", {"do_eval"}), "");
+  EXPECT_EQ(missing("train_file", "squad", {"do_train"}), "spec.trainer.train_file");
 }
 
 TEST(Launch, FindsTheJobThatOwnsTheOutput) {
