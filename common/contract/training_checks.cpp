@@ -26,6 +26,13 @@ void resolve_actions(const TrainingArguments& arguments, TrainingSettings& setti
   if (settings.do_train && settings.eval_strategy != "no") settings.do_eval = true;
 }
 
+void resolve_equivalent_values(TrainingSettings& settings) {
+  if (settings.train_sampling_strategy == "group_by_length") settings.group_by_length = true;
+  if (settings.max_grad_norm < 0) settings.max_grad_norm = 0;
+  if (settings.init_seed < 0) settings.init_seed = settings.seed;
+  if (settings.data_seed < 0) settings.data_seed = settings.seed;
+}
+
 bool is_exact(const TrainingSettings& settings) {
   return settings.exact && settings.gemm_backend == "native";
 }

@@ -17,6 +17,10 @@ namespace tilewright {
 // set too. A training with an eval_strategy evaluates.
 void resolve_actions(const TrainingArguments& arguments, TrainingSettings& settings);
 
+// Gives flags with the same effect the same values: sets group_by_length for a
+// train_sampling_strategy of that name, seeds of -1 to `seed`, and a max_grad_norm below 0 to 0.
+void resolve_equivalent_values(TrainingSettings& settings);
+
 // Whether the weights do not depend on the number of processes: oneDNN does not guarantee that.
 bool is_exact(const TrainingSettings& settings);
 

@@ -473,14 +473,14 @@ Result<TrainingArguments> TrainingArguments::parse(std::span<const std::string> 
   return parsed;
 }
 
-std::string TrainingArguments::value_of(const TrainingFlag& flag) const {
+std::string setting_value(const TrainingSettings& settings, const TrainingFlag& flag) {
   return std::visit(
       [&](auto member) -> std::string {
         if constexpr (std::is_same_v<decltype(member), std::monostate>) {
           TW_CHECK(false, "--{} has no value", flag.name);
           return "";
         } else {
-          return fmt::format("{}", settings_.*member);
+          return fmt::format("{}", settings.*member);
         }
       },
       flag.member);

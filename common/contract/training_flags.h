@@ -208,6 +208,9 @@ std::string describe_expected(const TrainingFlag& flag);
 // is "found ..., expected ..." without the flag's name.
 Result<std::string> normalize_flag_value(const TrainingFlag& flag, std::string_view value);
 
+// The value of a flag that works, in normal form.
+std::string setting_value(const TrainingSettings& settings, const TrainingFlag& flag);
+
 // Whether a value from JSON or YAML has the type of the flag.
 bool accepts_json(const TrainingFlag& flag, const nlohmann::json& value);
 
@@ -249,8 +252,6 @@ class TrainingArguments {
 
   const TrainingSettings& settings() const { return settings_; }
   bool is_set(std::string_view name) const { return set_.contains(name); }
-  // The value of a flag that works, in normal form.
-  std::string value_of(const TrainingFlag& flag) const;
   // Expands a leading ~ of every path, as transformers' TrainingArguments does in output_dir.
   void expand_home(const GetVariable& variable);
   // Names the flags without effect that are set; empty if there are none.

@@ -101,7 +101,8 @@ void read_training(const api::PyTorchJob& job, const api::PyTorchReplicaSpec& re
       for (const TrainingFlag& flag : training_flags()) {
         if (!flag.works() || flag.set_by_runtime || !training->arguments.is_set(flag.name))
           continue;
-        view.job.spec.trainer.flags.emplace(flag.name, training->arguments.value_of(flag));
+        view.job.spec.trainer.flags.emplace(flag.name,
+                                            setting_value(training->arguments.settings(), flag));
       }
       view.trains_natively = true;
       view.traits.output_directory = output_directory(job, *training);

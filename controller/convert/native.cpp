@@ -63,7 +63,7 @@ class NativeChecker {
   static bool is_unknown(const TrainingArguments& arguments, std::string_view name) {
     const TrainingFlag* flag = find_training_flag(name);
     return flag != nullptr && flag->works() &&
-           !launch::unknown_variable(arguments.value_of(*flag)).empty();
+           !launch::unknown_variable(setting_value(arguments.settings(), *flag)).empty();
   }
 
   void check_training(const api::TrainingContainer& container, const api::Training& training) {

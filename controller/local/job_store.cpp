@@ -14,6 +14,7 @@
 
 #include "common/base/files.h"
 #include "common/base/random.h"
+#include "common/contract/training_checks.h"
 #include "common/contract/training_flags.h"
 #include "common/net/key_file.h"
 #include "controller/api/command.h"
@@ -123,11 +124,11 @@ bool is_finished(const api::TrainJob& job) {
   return job.status.phase == api::Phase::kSucceeded || job.status.phase == api::Phase::kFailed;
 }
 
-// With the flags that decide whether it needs the best model.
-TrainingSettings settings_of(const api::TrainJob& job) {
-  TrainingSettings settings;
-  settings.load_best_model_at_end = api::flag_value(job, "load_best_model_at_end") == "true";
-  settings.save_strategy = api::flag_value(job, "save_strategy");
+Result<TrainingSettings> settings_of(const api::TrainJob& job) {
+  const Result<TrainingArguments> arguments = api::training_arguments(job);
+  if (!arguments) return arguments.error();
+  TrainingSettings settings = arguments->settings();
+  resolve_equivalent_values(settings);
   return settings;
 }
 
@@ -149,13 +150,17 @@ Status check_unchanged_training(const api::TrainJob& before, const api::TrainJob
     if (member == &api::Trainer::cache || trainer.*member == old.*member) continue;
     return refuse(field, trainer.*member, old.*member);
   }
-  const TrainingSettings settings = settings_of(before);
+  const Result<TrainingSettings> old_settings = settings_of(before);
+  if (!old_settings) return old_settings.error();
+  const Result<TrainingSettings> settings = settings_of(now);
+  if (!settings) return settings.error();
   for (const TrainingFlag& flag : training_flags()) {
-    if (!flag.determines_weights_of(settings) || !flag.in_manifest() || flag.name == "task_name") {
+    if (!flag.determines_weights_of(*old_settings) || !flag.in_manifest() ||
+        flag.name == "task_name") {
       continue;
     }
-    const std::string found = api::flag_value(now, flag.name);
-    const std::string expected = api::flag_value(before, flag.name);
+    const std::string found = setting_value(*settings, flag);
+    const std::string expected = setting_value(*old_settings, flag);
     if (found != expected) return refuse(flag.name, found, expected);
   }
   const std::int64_t found = api::global_batch(now);

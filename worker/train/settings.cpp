@@ -165,11 +165,8 @@ Settings make_settings(const TrainingArguments& arguments, const Machine& machin
     settings.bf16 = machine.has_bf16;
   }
   settings.exact = is_exact(settings);
-  if (settings.train_sampling_strategy == "group_by_length") settings.group_by_length = true;
-  if (settings.max_grad_norm < 0) settings.max_grad_norm = 0;
+  resolve_equivalent_values(settings);
   if (settings.save_total_limit < 0) settings.save_total_limit = 0;
-  if (settings.init_seed < 0) settings.init_seed = settings.seed;
-  if (settings.data_seed < 0) settings.data_seed = settings.seed;
   if (settings.nominal_workers == 0) settings.nominal_workers = machine.world;
   settings.max_workers = std::max(settings.max_workers, settings.nominal_workers);
   settings.global_batch =

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <map>
 
 #include "controller/api/defaults.h"
 #include "tests/support/hidden_system_call.h"
@@ -151,6 +152,34 @@ TEST_F(JobStoreTest, RefusesAnotherTrainingOfAnUnfinishedJob) {
   EXPECT_EQ(refused.error().code, ExitCode::kUsage);
   EXPECT_THAT(refused.error().message, HasSubstr("spec.trainer.task: found rte, expected mrpc"));
   EXPECT_EQ(open("learning_rate", "3e-05", true), "");
+}
+
+TEST_F(JobStoreTest, ComparesTheMeaningOfFlags) {
+  using Flags = std::map<std::string, std::string>;
+  const auto resume = [&](const Flags& before, const Flags& now) {
+    api::TrainJob first = job("mrpc");
+    first.spec.trainer.flags.insert(before.begin(), before.end());
+    {
+      const JobStore store = JobStore::open(state(), first, true).or_throw();
+      first.status.rendezvous_epoch = 2;
+      EXPECT_TRUE(store.save(first).ok());
+    }
+    api::TrainJob second = job("mrpc");
+    second.spec.trainer.flags.insert(now.begin(), now.end());
+    const auto opened = JobStore::open(state(), second, false);
+    return opened ? std::string() : opened.error().message;
+  };
+  const Flags strategy = {{"train_sampling_strategy", "group_by_length"}};
+  EXPECT_EQ(resume({{"group_by_length", "true"}}, strategy), "");
+  EXPECT_EQ(resume(strategy, {{"group_by_length", "true"}}), "");
+  EXPECT_THAT(resume({}, strategy),
+              HasSubstr("spec.trainer.group_by_length: found true, expected false as before"));
+  EXPECT_THAT(resume(strategy, {}),
+              HasSubstr("spec.trainer.group_by_length: found false, expected true as before"));
+  EXPECT_EQ(resume({{"seed", "7"}}, {{"seed", "7"}, {"data_seed", "7"}, {"init_seed", "7"}}), "");
+  EXPECT_THAT(resume({}, {{"data_seed", "7"}}),
+              HasSubstr("spec.trainer.data_seed: found 7, expected 42 as before"));
+  EXPECT_EQ(resume({{"max_grad_norm", "0"}}, {{"max_grad_norm", "-1"}}), "");
 }
 
 TEST_F(JobStoreTest, RefusesAFinishedJobUnlessItIsReplaced) {
