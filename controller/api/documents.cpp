@@ -1,7 +1,12 @@
 #include "controller/api/documents.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
+#include "common/base/printable.h"
+#include "common/contract/labels.h"
+#include "common/contract/nearest.h"
 #include "common/json/members.h"
 
 namespace tilewright::api {
@@ -21,6 +26,17 @@ std::vector<Document> read_objects(std::string_view text) {
     }
   }
   return objects;
+}
+
+std::optional<FieldError> kind_error(const Document& object, bool alone) {
+  const std::string kind = string_member(object.tree, "kind");
+  if (kind.empty() || kind == kTrainJobKind || kind == kPyTorchJobKind) return std::nullopt;
+  const std::string_view near = nearest_name(kind, {kTrainJobKind, kPyTorchJobKind});
+  if (!alone && near.empty()) return std::nullopt;
+  return FieldError{"kind", object.positions.line_of("kind"),
+                    fmt::format("found {}, expected {} ({}) or {} ({}){}", quoted_excerpt(kind),
+                                kTrainJobKind, kApiVersion, kPyTorchJobKind, kPyTorchJobApiVersion,
+                                near.empty() ? "" : fmt::format("; did you mean {}?", near))};
 }
 
 }  // namespace tilewright::api

@@ -112,6 +112,11 @@ Result<ValidatedJob> check_manifest(std::string_view yaml, std::string_view file
   std::vector<Document> jobs = read_objects(yaml);
   std::vector<FieldError> ignored;
   if (jobs.size() != 1) {
+    std::vector<FieldError> misspelt;
+    for (const Document& object : jobs) {
+      if (auto wrong = kind_error(object, false)) add_error(misspelt, *std::move(wrong));
+    }
+    if (!misspelt.empty()) return Error{ExitCode::kManifest, sentences(misspelt, file)};
     std::erase_if(jobs, [&](const Document& object) {
       const std::string kind = string_member(object.tree, "kind");
       if (kind == kTrainJobKind) return false;

@@ -28,13 +28,16 @@ struct RenderOptions {
 
 }  // namespace
 
-Result<std::string> render_file(const std::filesystem::path& file, const std::string& rendezvous,
-                                const std::string& gang_scheduler) {
+Result<std::string> render_file(const std::filesystem::path& file, std::ostream& err,
+                                const std::string& rendezvous, const std::string& gang_scheduler) {
   Result<std::string> text = read_file(file, kMaxManifestBytes, ExitCode::kManifest);
   if (!text.ok()) return text.error();
   Result<api::ValidatedJob> checked =
       api::check_manifest(*text, file.string(), api::Target::kCluster);
   if (!checked.ok()) return checked.error();
+  for (const FieldError& warning : checked->warnings) {
+    err << warning.sentence(file.string()) << " (warning)\n";
+  }
   api::TrainJob& job = checked->job;
   job.metadata.name = api::sample_name(job.metadata);
   if (job.metadata.uid.empty()) job.metadata.uid = api::kSampleUid;
@@ -70,7 +73,7 @@ void add_render_command(CLI::App& app, int& exit_code) {
   add_gang_scheduler_option(*command, options->gang_scheduler);
   command->callback([options, &exit_code] {
     const Result<std::string> rendered =
-        render_file(options->file, options->rendezvous, options->gang_scheduler);
+        render_file(options->file, std::cerr, options->rendezvous, options->gang_scheduler);
     if (rendered.ok()) {
       std::cout << *rendered;
     } else {

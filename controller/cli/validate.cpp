@@ -11,7 +11,6 @@
 #include "common/base/printable.h"
 #include "common/base/strings.h"
 #include "common/contract/labels.h"
-#include "common/contract/nearest.h"
 #include "common/contract/pod_paths.h"
 #include "common/json/document.h"
 #include "common/json/members.h"
@@ -196,15 +195,6 @@ bool validate_pytorchjob(Document document, const std::string& file, std::ostrea
   return true;
 }
 
-// Of a file with other objects, one that is no job is not checked, unless its kind is misspelt: then
-// `near` is the kind that was meant.
-FieldError kind_error(const Document& object, const std::string& kind, std::string_view near) {
-  return {"kind", object.positions.line_of("kind"),
-          fmt::format("found {}, expected {} ({}) or {} ({}){}", quoted_excerpt(kind),
-                      kTrainJobKind, kApiVersion, kPyTorchJobKind, kPyTorchJobApiVersion,
-                      near.empty() ? "" : fmt::format("; did you mean {}?", near))};
-}
-
 // Prints the findings. Returns true if all jobs in the file are valid.
 bool validate_file(const std::filesystem::path& path, std::ostream& out, std::ostream& err) {
   const std::string file = path.string();
@@ -214,15 +204,14 @@ bool validate_file(const std::filesystem::path& path, std::ostream& out, std::os
   bool all = true;
   std::size_t jobs = 0;
   for (Document& document : documents) {
+    if (const auto wrong = api::kind_error(document, documents.size() == 1)) {
+      print(err, wrong->sentence(file));
+      all = false;
+      ++jobs;
+      continue;
+    }
     const std::string kind = string_member(document.tree, "kind");
     if (!kind.empty() && kind != kTrainJobKind && kind != kPyTorchJobKind) {
-      const std::string_view near = nearest_name(kind, {kTrainJobKind, kPyTorchJobKind});
-      if (documents.size() == 1 || !near.empty()) {
-        print(err, kind_error(document, kind, near).sentence(file));
-        all = false;
-        ++jobs;
-        continue;
-      }
       const FieldError skipped = {"", document.positions.line_of("kind"),
                                   fmt::format("not checked: the kind is {}", excerpt(kind))};
       print(err, skipped.sentence(file));

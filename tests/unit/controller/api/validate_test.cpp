@@ -92,6 +92,21 @@ TEST(Validate, FindsTheTrainJobAmongOtherObjects) {
             "job.yaml:45: found a second TrainJob, expected one");
 }
 
+TEST(Validate, NamesAMisspeltKindAmongOtherObjects) {
+  const std::string claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: d}\n";
+  const std::string expected =
+      ", expected TrainJob (tilewright.dev/v1alpha1) or PyTorchJob (kubeflow.org/v1); did you "
+      "mean ";
+  const std::string misspelt = with("TrainJob", "Trainjob");
+  EXPECT_EQ(errors_of(claim + "---\n" + misspelt),
+            "job.yaml:6: kind: found \"Trainjob\"" + expected + "TrainJob?");
+  EXPECT_EQ(errors_of(misspelt + "---\n" + kManifest),
+            "job.yaml:2: kind: found \"Trainjob\"" + expected + "TrainJob?");
+  EXPECT_EQ(errors_of(kManifest + "---\nkind: PytorchJob\n---\nkind: TrainJbo\n"),
+            "job.yaml:40: kind: found \"PytorchJob\"" + expected +
+                "PyTorchJob?\njob.yaml:42: kind: found \"TrainJbo\"" + expected + "TrainJob?");
+}
+
 TEST(Validate, ChecksNamesAgainstPodNameRules) {
   expect_errors({
       {"  name: mrpc", "  labels: {}",

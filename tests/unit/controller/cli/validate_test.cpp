@@ -459,7 +459,7 @@ TEST_F(Cli, ConvertRefusesWhatIsNoPyTorchJob) {
 }
 
 TEST_F(Cli, RenderPrintsEveryObjectWithoutTheJobKey) {
-  const Result<std::string> rendered = render_file(file("good.yaml", kManifest), "h:1");
+  const Result<std::string> rendered = render_file(file("good.yaml", kManifest), err_, "h:1");
   ASSERT_TRUE(rendered.ok()) << rendered.error().message;
   std::vector<std::string> kinds;
   std::istringstream lines(*rendered);
@@ -471,8 +471,16 @@ TEST_F(Cli, RenderPrintsEveryObjectWithoutTheJobKey) {
   EXPECT_NE(rendered->find("value: h:1"), std::string::npos);
 }
 
+TEST_F(Cli, RenderNamesTheObjectsThatItIgnores) {
+  const auto path = file("two.yaml", "kind: PersistentVolumeClaim\n---\n" + std::string(kManifest));
+  ASSERT_TRUE(render_file(path, err_, "h:1").ok());
+  EXPECT_EQ(err_.str(),
+            path.string() + ":1: ignored: the kind is PersistentVolumeClaim (warning)\n");
+}
+
 TEST_F(Cli, RenderPrintsThePodGroupOfTheOperatorsGangScheduler) {
-  const Result<std::string> rendered = render_file(file("good.yaml", kManifest), "h:1", "volcano");
+  const Result<std::string> rendered =
+      render_file(file("good.yaml", kManifest), err_, "h:1", "volcano");
   ASSERT_TRUE(rendered.ok()) << rendered.error().message;
   EXPECT_NE(rendered->find("apiVersion: scheduling.volcano.sh/v1beta1\n"), std::string::npos);
   EXPECT_NE(rendered->find("schedulerName: volcano\n"), std::string::npos);
@@ -481,7 +489,7 @@ TEST_F(Cli, RenderPrintsThePodGroupOfTheOperatorsGangScheduler) {
 TEST_F(Cli, RenderAsksForAtMostAsManyMembersAsPods) {
   const auto path =
       file("gang.yaml", with("cleanPodPolicy: Running", "schedulingPolicy: {minAvailable: 4}"));
-  const Result<std::string> rendered = render_file(path, "h:1");
+  const Result<std::string> rendered = render_file(path, err_, "h:1");
   ASSERT_TRUE(rendered.ok()) << rendered.error().message;
   EXPECT_NE(rendered->find("minMember: 2\n"), std::string::npos) << *rendered;
 }
@@ -490,7 +498,7 @@ TEST_F(Cli, RenderRejectsAManifestThatIsInvalidInACluster) {
   const Result<std::string> rendered = render_file(
       file("h.yaml",
            with("persistentVolumeClaim: {claimName: tilewright-data}", "hostPath: {path: /data}")),
-      "h:1");
+      err_, "h:1");
   ASSERT_FALSE(rendered.ok());
   EXPECT_EQ(rendered.error().code, ExitCode::kManifest);
 }
