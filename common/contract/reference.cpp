@@ -108,9 +108,8 @@ std::string kubeflow_variables_section() {
       "v1 does.\n\n" +
       table_head({"variable", "set if", "value"});
   for (const kubeflow::Variable& variable : kubeflow::kVariables) {
-    text += table_row({code(variable.name),
-                       variable.set_if.empty() ? "always" : std::string(variable.set_if),
-                       std::string(variable.value)});
+    text += table_row(
+        {code(variable.name), std::string(describe(variable.set_if)), std::string(variable.value)});
   }
   return text;
 }
