@@ -199,7 +199,9 @@ class Script {
       refuse(fmt::format("an assignment to {}, a variable of the shell", name),
              "another variable; Tilewright runs no shell");
     }
-    if (!environment_(name.c_str()).empty()) exported_.insert(name);
+    // envFrom may have a variable that only the pod knows, or not.
+    const std::string of_container = environment_(name.c_str());
+    if (!of_container.empty() && unknown_variable(of_container).empty()) exported_.insert(name);
     variables_[name] = value;
   }
 

@@ -205,6 +205,19 @@ TEST(Interpret, KeepsValuesThatOnlyThePodKnows) {
   EXPECT_THAT(message("torchrun $SCRIPT"), HasSubstr("found \"$SCRIPT\" as the script"));
 }
 
+TEST(Interpret, AnAssignmentExportsAVariableThatIsKnownToBeSet) {
+  const auto variables_of = [](const std::string& value) {
+    const std::vector<std::string> words = {"bash", "-c", "A=1; python run_qa.py"};
+    return interpret(words,
+                     [&](const char* name) { return std::string(*name == 'A' ? value : ""); })
+        .or_throw()
+        .variables;
+  };
+  EXPECT_THAT(variables_of("0"), ElementsAre(Pair("A", "1")));
+  EXPECT_THAT(variables_of(""), IsEmpty());
+  EXPECT_THAT(variables_of(unknown_value("A")), IsEmpty());
+}
+
 TEST(Interpret, KeepsDatesForTheJob) {
   const Command command = shell(
       "OUT=/tmp/out_$(date +%F); export RUN=\"$(date '+%H %M')\"; python run_qa.py $OUT/x \"$RUN\" "

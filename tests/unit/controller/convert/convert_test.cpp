@@ -474,6 +474,15 @@ TEST(Convert, AVariableThatOnlyThePodKnows) {
                           HasSubstr("    output: disk:out\n")));
 }
 
+// With envFrom any variable may be one of the container.
+TEST(Convert, AnAssignmentThatMayReplaceAVariableOfEnvFrom) {
+  const std::string text = manifest_of(
+      job({.command = "[/bin/bash, -c, 'RUN=$HOSTNAME; OUT=/data/out; torchrun run_glue.py "
+                      "--model_name_or_path m --task_name mrpc --output_dir $OUT']",
+           .container = "            envFrom: [{configMapRef: {name: c}}]\n"}));
+  EXPECT_THAT(text, AllOf(HasSubstr("    output: disk:out\n"), Not(HasSubstr("name: OUT"))));
+}
+
 // transformers expands output_dir with os.path.expanduser(), and no other path.
 TEST(Convert, AnOutputInTheHomeDirectory) {
   const auto with_home = [](const std::string& output, const std::string& variable) {
