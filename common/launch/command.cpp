@@ -38,6 +38,10 @@ constexpr std::array<std::string_view, 28> kShellVariables = {
   throw Failure(ExitCode::kCommandNotFound, fmt::format("found {}, expected {}", found, expected));
 }
 
+std::string quoted_words(std::string_view text, std::size_t max_bytes = kValueExcerpt) {
+  return quoted_excerpt(with_references(text), max_bytes);
+}
+
 std::string_view basename(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 template <typename Names>
@@ -81,8 +85,7 @@ void set_script(Command& command, std::vector<std::string> words, std::string_vi
   command.script = words.front();
   const std::string_view name = basename(command.script);
   if (name != kQuestionAnswering && name != kClassification) {
-    refuse(fmt::format("{} as the script of {}", quoted_excerpt(with_references(command.script)),
-                       program),
+    refuse(fmt::format("{} as the script of {}", quoted_words(command.script), program),
            "run_qa.py or run_glue.py, which run natively; Tilewright runs no Python");
   }
   command.question_answering = name == kQuestionAnswering;
@@ -109,7 +112,8 @@ void set_python(Command& command, std::vector<std::string> words, std::string_vi
   if (!words.empty() && words.front() == "-u") words.erase(words.begin());
   if (!words.empty() && words.front() == "-m") {
     if (words.size() < 2 || !is_one_of(words[1], kTorchrunModules)) {
-      refuse(fmt::format("{} -m {}", program, words.size() < 2 ? "" : excerpt(words[1])),
+      refuse(fmt::format("{} -m {}", program,
+                         words.size() < 2 ? "" : excerpt(with_references(words[1]))),
              "the module torch.distributed.run; Tilewright runs no Python");
     }
     const std::string module = fmt::format("{} -m {}", program, words[1]);
@@ -117,7 +121,7 @@ void set_python(Command& command, std::vector<std::string> words, std::string_vi
     return set_torchrun(command, std::move(words), module, environment);
   }
   if (!words.empty() && words.front().starts_with('-')) {
-    refuse(fmt::format("the option {} of {}", quoted_excerpt(words.front()), program),
+    refuse(fmt::format("the option {} of {}", quoted_words(words.front()), program),
            "the path of run_qa.py or run_glue.py; Tilewright runs no Python");
   }
   set_script(command, std::move(words), program);
@@ -252,7 +256,8 @@ class Script {
       const std::size_t equals = field.find('=');
       const std::string name = field.substr(0, equals);
       if (!is_variable_name(name)) {
-        refuse(fmt::format("\"export {}\"", excerpt(with_dates(field))), "export NAME=VALUE");
+        refuse(fmt::format("\"export {}\"", excerpt(with_references(with_dates(field)))),
+               "export NAME=VALUE");
       }
       if (equals != std::string::npos) assign(name, field.substr(equals + 1));
       exported_.insert(name);
@@ -319,7 +324,7 @@ class Script {
   // In the result, $(date ...) is a date.
   static std::string to_argument(const std::string& word) {
     if (holds_date(word)) {
-      refuse(fmt::format("{} in single quotes or with a backslash", quoted_excerpt(word)),
+      refuse(fmt::format("{} in single quotes or with a backslash", quoted_words(word)),
              "$(date +FORMAT) in double quotes or none");
     }
     return with_dates(word);
@@ -340,7 +345,7 @@ Command interpret_shell(std::span<const std::string> words, const GetVariable& e
   for (; i < words.size() && words[i].size() > 1 && words[i].starts_with('-'); ++i) {
     for (const char option : std::string_view(words[i]).substr(1)) {
       if (kShellOptions.find(option) == std::string_view::npos) {
-        refuse(fmt::format("the option {} of {}", quoted_excerpt(words[i]), shell),
+        refuse(fmt::format("the option {} of {}", quoted_words(words[i]), shell),
                "-c; Tilewright runs no shell");
       }
       command = command || option == 'c';
@@ -369,7 +374,7 @@ Result<Command> interpret(std::span<const std::string> words, const GetVariable&
     if (words.empty()) refuse("no command", "torchrun, python or bash");
     if (is_one_of(basename(words.front()), kShells)) return interpret_shell(words, environment);
     if (!starts_training(basename(words.front()))) {
-      refuse(fmt::format("the command {}", quoted_excerpt(words.front())),
+      refuse(fmt::format("the command {}", quoted_words(words.front())),
              "torchrun, python, python3, bash or sh");
     }
     Command command;

@@ -4,6 +4,7 @@
 
 #include "common/base/printable.h"
 #include "common/base/strings.h"
+#include "common/contract/kubeflow.h"
 
 namespace tilewright::launch {
 
@@ -28,8 +29,8 @@ std::string with_references(std::string_view text) {
 }
 
 std::string refuse_unknown(std::string_view name) {
-  return fmt::format("found ${}, whose value only the pod knows, expected a plain value in env",
-                     excerpt(name));
+  return fmt::format("found ${}, whose value only the pod knows, expected a plain value in {}",
+                     excerpt(name), kubeflow::may_set(name) ? "the command" : "env");
 }
 
 }  // namespace tilewright::launch

@@ -7,7 +7,8 @@
 
 namespace tilewright::launch {
 
-// In expanded text: kUnknownBegin NAME kUnknownEnd. The text of a script holds neither character.
+// In expanded text: kUnknownBegin NAME kUnknownEnd. Also in a script, for $(NAME) that the kubelet
+// expands.
 inline constexpr char kUnknownBegin = '\x03';
 inline constexpr char kUnknownEnd = '\x04';
 
@@ -17,7 +18,8 @@ std::string unknown_value(std::string_view name);
 std::string unknown_variable(std::string_view text);
 // The text with $NAME in place of each placeholder, for messages.
 std::string with_references(std::string_view text);
-// "found $NAME, whose value only the pod knows, expected a plain value in env"
+// "found $NAME, whose value only the pod knows, expected a plain value in env"; for a variable that
+// the operator sets whatever env says, "expected a plain value in the command".
 std::string refuse_unknown(std::string_view name);
 
 }  // namespace tilewright::launch

@@ -203,6 +203,15 @@ TEST(Interpret, KeepsValuesThatOnlyThePodKnows) {
       "bash -c: found $FORMAT, whose value only the pod knows, expected a plain value in env");
   EXPECT_THAT(message("$PROGRAM run_qa.py"), HasSubstr("found the command \"$PROGRAM run_qa.py\""));
   EXPECT_THAT(message("torchrun $SCRIPT"), HasSubstr("found \"$SCRIPT\" as the script"));
+  EXPECT_THAT(message("python -$FLAG run_qa.py"),
+              HasSubstr("found the option \"-$FLAG\" of python"));
+  EXPECT_THAT(message("python -m $MODULE run_qa.py"),
+              HasSubstr("found python -m $MODULE, expected"));
+  EXPECT_THAT(message("export $NAME; python run_qa.py"), HasSubstr("found \"export $NAME\""));
+  EXPECT_THAT(
+      message("python run_qa.py $(date +$RANK)"),
+      HasSubstr("found $RANK, whose value only the pod knows, expected a plain value in the "
+                "command"));
 }
 
 TEST(Interpret, AnAssignmentExportsAVariableThatIsKnownToBeSet) {
@@ -216,6 +225,13 @@ TEST(Interpret, AnAssignmentExportsAVariableThatIsKnownToBeSet) {
   EXPECT_THAT(variables_of("0"), ElementsAre(Pair("A", "1")));
   EXPECT_THAT(variables_of(""), IsEmpty());
   EXPECT_THAT(variables_of(unknown_value("A")), IsEmpty());
+}
+
+TEST(Interpret, AcceptsTheKubeletsUnknownValuesInScripts) {
+  const Command command = shell("torchrun --node_rank=" + unknown_value("RANK") + " run_qa.py '" +
+                                unknown_value("A") + "' \"/o/" + unknown_value("B") + "\"");
+  EXPECT_EQ(command.torchrun->node_rank, unknown_value("RANK"));
+  EXPECT_THAT(command.arguments, ElementsAre(unknown_value("A"), "/o/" + unknown_value("B")));
 }
 
 TEST(Interpret, KeepsDatesForTheJob) {
