@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "common/base/check.h"
@@ -13,7 +15,6 @@
 #include "common/json/members.h"
 #include "common/json/positions.h"
 #include "common/launch/unknown_value.h"
-#include "controller/api/command.h"
 
 namespace tilewright::api {
 namespace {
@@ -33,12 +34,15 @@ std::string normal_name(std::string_view word) {
   return name;
 }
 
-// A variable in place of a flag, or of a value that must be known; empty: there is none.
+// A variable in place of a flag, or of a value that must be known; empty: there is none, or the flag
+// is unknown whatever its value.
 std::string unknown_in(const FlagArgument& argument) {
   const bool text = argument.flag != nullptr && argument.flag->type == FlagType::kString &&
                     !argument.flag->refused;
   const std::string unknown = launch::unknown_variable(argument.name);
-  return unknown.empty() && !text ? launch::unknown_variable(argument.value) : unknown;
+  const bool known_flag = argument.flag != nullptr || argument.name.empty();
+  return unknown.empty() && known_flag && !text ? launch::unknown_variable(argument.value)
+                                                : unknown;
 }
 
 // `flag`: empty if the variable stands in place of a flag.
@@ -48,35 +52,83 @@ Error refuse_unknown(std::string_view flag, std::string_view variable) {
                                         named ? ": " : "", launch::refuse_unknown(variable))};
 }
 
+bool holds(kubeflow::SetIf condition, const PyTorchJobSpec& spec,
+           const PyTorchReplicaSpec& replica) {
+  using kubeflow::SetIf;
+  const std::optional<PyTorchElasticPolicy>& elastic = spec.elastic_policy;
+  switch (condition) {
+    case SetIf::kAlways:
+      return true;
+    case SetIf::kMaster:
+      return spec.master.has_value();
+    case SetIf::kElasticPolicy:
+    case SetIf::kOperatorStore:  // the operator's flags decide too
+      return elastic.has_value();
+    case SetIf::kMaxRestarts:
+      return elastic && elastic->max_restarts;
+    case SetIf::kRdzvId:
+      return elastic && elastic->rdzv_id;
+    case SetIf::kRdzvConf:
+      return elastic && !elastic->rdzv_conf.empty();
+    case SetIf::kStandalone:
+      return elastic && elastic->standalone.value_or(false);
+    case SetIf::kGracePeriod:
+      return member(member(replica.pod_template, "spec"), "terminationGracePeriodSeconds")
+          .is_number_integer();
+  }
+  return false;
+}
+
 }  // namespace
 
-TrainingContainer::TrainingContainer(const PyTorchReplicaSpec& replica, const std::string& path)
-    : json_(pytorch_container(replica)) {
+SetByOperator set_by_operator(std::string_view name, const PyTorchJobSpec& spec,
+                              const PyTorchReplicaSpec& replica) {
+  const auto* const variable =
+      std::ranges::find(kubeflow::kVariables, name, &kubeflow::Variable::name);
+  if (variable == std::end(kubeflow::kVariables)) {
+    return kubeflow::may_set(name) ? SetByOperator::kOverrides : SetByOperator::kNo;
+  }
+  if (!holds(variable->set_if, spec, replica)) return SetByOperator::kNo;
+  return variable->overrides ? SetByOperator::kOverrides : SetByOperator::kUnlessGiven;
+}
+
+TrainingContainer::TrainingContainer(const PyTorchJobSpec& spec, const PyTorchReplicaSpec& replica,
+                                     const std::string& path)
+    : spec_(&spec), replica_(&replica), json_(pytorch_container(replica)) {
   TW_CHECK(json_ != nullptr, "a replica without a container named {}", kPyTorchContainer);
   path_ = element_path(path + ".template.spec.containers", index_of(replica, *json_));
   std::vector<std::pair<std::string, std::string>> variables;
+  Environment env_from;
   const nlohmann::json& env = member(*json_, "env");
   for (std::size_t i = 0; env.is_array() && i < env.size(); ++i) {
     const std::string name = string_member(env[i], "name");
     if (!member(env[i], "valueFrom").is_null()) {
-      value_from_.insert(name);
+      variables.emplace_back(name, launch::unknown_value(name));
       continue;
     }
-    value_from_.erase(name);  // the last entry of a name counts
     variables.emplace_back(name, string_member(env[i], "value"));
+    for (const std::string& reference : unknown_references(variables.back().second, {})) {
+      if (may_be_in_env_from(reference)) env_from[reference] = launch::unknown_value(reference);
+    }
   }
-  environment_ = expand_environment(variables);
+  environment_ = expand_environment(variables, env_from);
   for (const char* list : {"command", "args"}) {
     const nlohmann::json& words = member(*json_, list);
     for (std::size_t i = 0; words.is_array() && i < words.size(); ++i) {
       if (!words[i].is_string()) continue;  // the decoder has reported it
-      words_.push_back({expand(words[i].get_ref<const std::string&>(), environment_),
-                        element_path(path_ + "." + list, i)});
+      words_.push_back(
+          {expanded(words[i].get_ref<const std::string&>()), element_path(path_ + "." + list, i)});
     }
   }
 }
 
 Result<Training> TrainingContainer::training() const {
+  Result<Training> training = read_training();
+  if (training.ok()) return training;
+  return Error{training.error().code, launch::with_references(training.error().message)};
+}
+
+Result<Training> TrainingContainer::read_training() const {
   if (!member(*json_, "command").is_array() || words_.empty()) {
     return Error{ExitCode::kCommandNotFound,
                  "found no command, expected torchrun or python with run_qa.py or run_glue.py"};
@@ -84,9 +136,9 @@ Result<Training> TrainingContainer::training() const {
   std::vector<std::string> words;
   for (const Word& word : words_) words.push_back(word.text);
   const auto variable = [this](const char* name) {
-    if (only_pod_knows(name)) return launch::unknown_value(name);
-    const auto found = environment_.find(name);
-    return found == environment_.end() ? std::string() : found->second;
+    // The container runtime sets $HOSTNAME, and the kubelet does not know it.
+    return value_of(name).value_or(
+        name == std::string_view("HOSTNAME") ? launch::unknown_value(name) : std::string());
   };
   Result<launch::Command> command = launch::interpret(words, variable);
   if (!command.ok()) return command.error();
@@ -109,18 +161,38 @@ Result<Training> TrainingContainer::training() const {
   return Training{std::move(*command), std::move(*parsed)};
 }
 
-bool TrainingContainer::only_pod_knows(const std::string& name) const {
-  if (value_from_.contains(name)) return true;
-  if (environment_.contains(name)) return false;
-  const bool of_operator =
-      std::ranges::find(kubeflow::kVariables, name, &kubeflow::Variable::name) !=
-          std::end(kubeflow::kVariables) ||
-      is_runtime_variable(name);
-  if (of_operator || name == "HOSTNAME") return true;
+std::optional<std::string> TrainingContainer::value_of(const std::string& name) const {
+  const SetByOperator set = set_by_operator(name, *spec_, *replica_);
+  if (set == SetByOperator::kOverrides) {
+    const GivenProcesses processes = given_processes(*spec_);
+    const bool known =
+        name == kubeflow::variable("PET_NPROC_PER_NODE") && processes.problem().empty();
+    return known ? processes.text : launch::unknown_value(name);
+  }
+  if (const auto found = environment_.find(name); found != environment_.end()) return found->second;
+  if (set == SetByOperator::kUnlessGiven || may_be_in_env_from(name)) {
+    return launch::unknown_value(name);
+  }
+  return std::nullopt;
+}
+
+bool TrainingContainer::may_be_in_env_from(std::string_view name) const {
+  // The keys of ConfigMaps and Secrets, so that "date +%F" is none.
+  const bool is_key = std::ranges::all_of(
+      name, [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '-'; });
+  if (!is_key) return false;
   const nlohmann::json& sources = member(*json_, "envFrom");
   return sources.is_array() && std::ranges::any_of(sources, [&](const nlohmann::json& source) {
            return name.starts_with(string_member(source, "prefix"));
          });
+}
+
+std::string TrainingContainer::expanded(std::string_view text) const {
+  Environment values;
+  for (const std::string& name : unknown_references(text, {})) {
+    if (const auto value = value_of(name)) values[name] = *value;
+  }
+  return expand(text, values);
 }
 
 std::string TrainingContainer::path_of_flag(const std::string& name) const {
@@ -170,12 +242,14 @@ Result<std::optional<TrainingContainer::Place>> TrainingContainer::place_of(
 Result<std::string> TrainingContainer::sub_path_of(const nlohmann::json& mount) const {
   const std::string expression = string_member(mount, "subPathExpr");
   if (expression.empty()) return string_member(mount, "subPath");
-  if (const auto unknown = unknown_references(expression, environment_); !unknown.empty()) {
+  for (const std::string& name : unknown_references(expression, {})) {
+    const std::optional<std::string> value = value_of(name);
+    if (value && launch::unknown_variable(*value).empty()) continue;
     return Error{ExitCode::kManifest,
                  fmt::format("on a volume with subPathExpr {}, expected a plain value of {} in env",
-                             excerpt(expression), excerpt(unknown.front()))};
+                             excerpt(expression), excerpt(name))};
   }
-  return expand(expression, environment_);
+  return expanded(expression);
 }
 
 std::optional<std::int64_t> GivenProcesses::number() const {
@@ -204,7 +278,8 @@ GivenProcesses given_processes(const PyTorchJobSpec& spec) {
 GivenProcesses given_processes(const PyTorchJobSpec& spec, const TrainingContainer& container,
                                const launch::Command& command) {
   if (!command.torchrun) return {std::to_string(1), given_processes(spec).path};
-  if (!command.torchrun->nproc_per_node) return given_processes(spec);
+  GivenProcesses fields = given_processes(spec);  // in the pod, PET_NPROC_PER_NODE
+  if (command.torchrun->nproc_per_node.value_or(fields.text) == fields.text) return fields;
   return {*command.torchrun->nproc_per_node, container.path_of_flag("nproc_per_node")};
 }
 

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,7 +17,18 @@
 
 namespace tilewright::api {
 
-// A word of command or args, with $(NAME) expanded as the kubelet does.
+// Whether the operator sets a variable in the container of a replica of the job.
+enum class SetByOperator {
+  kNo,
+  kUnlessGiven,  // and perhaps not at all
+  kOverrides,    // an entry of that name in env has no effect
+};
+// The spec must have defaults.
+SetByOperator set_by_operator(std::string_view name, const PyTorchJobSpec& spec,
+                              const PyTorchReplicaSpec& replica);
+
+// A word of command or args, with $(NAME) expanded as the kubelet does. Values that only the pod
+// knows are placeholders, see launch/unknown_value.h.
 struct Word {
   std::string text;
   std::string path;  // of its field
@@ -31,17 +42,19 @@ struct Training {
 
 class TrainingContainer {
  public:
-  // `replica` has a container named pytorch; `path` is that of the replica's field.
-  TrainingContainer(const PyTorchReplicaSpec& replica, const std::string& path);
+  // `replica` is Master or Worker of the spec and has a container named pytorch; `path` is that of
+  // the replica's field. Both outlive this object.
+  TrainingContainer(const PyTorchJobSpec& spec, const PyTorchReplicaSpec& replica,
+                    const std::string& path);
 
   const nlohmann::json& json() const { return *json_; }
   const std::string& path() const { return path_; }  // ....containers[0]
   const std::vector<Word>& words() const { return words_; }
-  // Values that are known before the pod starts.
+  // The variables of env. Values that only the pod knows are placeholders.
   const Environment& environment() const { return environment_; }
 
-  // Values that only the pod knows remain in the command, see launch/unknown_value.h. Error: why the
-  // command does not run natively; kUsage for a flag of the script, also if only the pod knows the
+  // Values that only the pod knows remain in the command as placeholders. Error: why the command
+  // does not run natively; kUsage for a flag of the script, also if only the pod knows the
   // value of one that is no string, or of torchrun's --nproc_per_node.
   Result<Training> training() const;
 
@@ -59,16 +72,22 @@ class TrainingContainer {
   Result<std::optional<Place>> place_of(const std::string& path_in_container) const;
 
  private:
-  // Whether the variable may have a value in the pod that is not known before.
-  bool only_pod_knows(const std::string& name) const;
+  Result<Training> read_training() const;
+  // Of a variable of the container; a placeholder if only the pod knows it. nullopt: not set.
+  std::optional<std::string> value_of(const std::string& name) const;
+  // Whether a source of envFrom may have the variable.
+  bool may_be_in_env_from(std::string_view name) const;
+  // As the kubelet expands command, args and subPathExpr.
+  std::string expanded(std::string_view text) const;
   // subPath, or subPathExpr as the kubelet expands it.
   Result<std::string> sub_path_of(const nlohmann::json& mount) const;
 
+  const PyTorchJobSpec* spec_;
+  const PyTorchReplicaSpec* replica_;
   const nlohmann::json* json_;
   std::string path_;
   std::vector<Word> words_;
   Environment environment_;
-  std::set<std::string> value_from_;  // the variables with valueFrom
 };
 
 // The number of processes in each pod.

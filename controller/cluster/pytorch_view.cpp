@@ -82,7 +82,7 @@ std::string output_directory(const api::PyTorchJob& job, const api::Training& tr
     if (!expanded.ok()) return "";
     directory = *std::move(expanded);
   }
-  // $NAME of a shell, or $(NAME) of the kubelet.
+  // The kubelet also expands $(NAME) of the variables that it sets for Services.
   const bool known =
       launch::unknown_variable(directory).empty() && api::unknown_references(directory, {}).empty();
   return known && directory.size() <= api::kMaxOutputDirectory ? directory : "";
@@ -94,7 +94,7 @@ void read_training(const api::PyTorchJob& job, const api::PyTorchReplicaSpec& re
                    JobView& view) {
   api::GivenProcesses processes = api::given_processes(job.spec);
   if (api::pytorch_container(replica) != nullptr) {
-    const api::TrainingContainer container(replica, "");
+    const api::TrainingContainer container(job.spec, replica, "");
     const Result<api::Training> training = container.training();
     if (training.ok()) {
       processes = api::given_processes(job.spec, container, training->command);

@@ -28,7 +28,7 @@ void convert_master(const Source& source, Draft& draft) {
   draft.note(path, "spec.worker.replicas",
              "Master: a TrainJob has workers only; one more worker replaces the master", true);
   if (source.job.spec.master->pod_template == source.job.spec.worker->pod_template) return;
-  const api::TrainingContainer master(*source.job.spec.master, path);
+  const api::TrainingContainer master(source.job.spec, *source.job.spec.master, path);
   const Result<api::Training> training = master.training();
   if (!training.ok() || training->command.arguments != source.training.command.arguments) {
     return draft.error(master.path() + ".command",
@@ -46,7 +46,7 @@ Conversion convert(const api::PyTorchJob& written, const Positions& positions) {
   api::apply_defaults(job);
   Draft draft(positions);
   const MainReplica main(job);
-  const api::TrainingContainer container(main.spec, main.path);
+  const api::TrainingContainer container(job.spec, main.spec, main.path);
   const Result<api::Training> training = container.training();
   if (!training.ok()) {
     draft.error(container.path() + ".command", training.error().message);

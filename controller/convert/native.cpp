@@ -23,7 +23,7 @@ class NativeChecker {
       : job_(job), positions_(positions) {}
 
   void check(const api::PyTorchReplicaSpec& replica, const char* type) {
-    const api::TrainingContainer container(replica, member_path(kReplicaSpecs, type));
+    const api::TrainingContainer container(job_.spec, replica, member_path(kReplicaSpecs, type));
     const bool in_image = has_worker_image(container.json());
     if (in_image && starts_worker(container)) {
       result_.starts_worker = true;
@@ -89,7 +89,7 @@ class NativeChecker {
 
 std::string summary_of(const api::PyTorchJob& job) {
   const MainReplica main(job);
-  const api::TrainingContainer container(main.spec, main.path);
+  const api::TrainingContainer container(job.spec, main.spec, main.path);
   const Result<api::Training> training = container.training();
   if (!training.ok()) return "";
   const std::int64_t pods =

@@ -7,6 +7,8 @@
 #include <functional>
 
 #include "common/contract/kubeflow.h"
+#include "common/json/members.h"
+#include "controller/api/training_container.h"
 
 namespace tilewright::cluster {
 namespace {
@@ -171,6 +173,48 @@ TEST(PyTorchPod, AgentsHaveTheGracePeriodOfThePod) {
   spec["containers"][1]["env"].push_back({{"name", "PET_SHUTDOWN_TIMEOUT"}, {"value", "60"}});
   EXPECT_THAT(list(), ::testing::Contains(Pair("PET_SHUTDOWN_TIMEOUT", "60")));
   EXPECT_THAT(list(), ::testing::Not(::testing::Contains(Pair("PET_SHUTDOWN_TIMEOUT", "300"))));
+}
+
+// The interpretation of a command before its pod exists depends on it.
+TEST(PyTorchPod, HasTheVariablesThatTheCommandMayReferTo) {
+  const auto expect_same = [](const api::PyTorchJob& job, const PodOptions& options) {
+    const json pytorch = container(build_pod(job, 1, options), "pytorch");
+    for (const kubeflow::Variable& variable : kubeflow::kVariables) {
+      const std::string name(variable.name);
+      const api::SetByOperator set = api::set_by_operator(name, job.spec, *job.spec.worker);
+      EXPECT_EQ(set != api::SetByOperator::kNo,
+                !element_with(pytorch["env"], "name", name).is_null())
+          << name;
+      api::PyTorchJob given = job;
+      given.spec.worker->pod_template["spec"]["containers"][1]["env"].push_back(
+          {{"name", name}, {"value", "given"}});
+      const auto list = variables(container(build_pod(given, 1, options), "pytorch"));
+      std::string value;
+      for (const auto& [each, last] : list) {
+        if (each == name) value = last;
+      }
+      EXPECT_EQ(set == api::SetByOperator::kOverrides, value != "given") << name;
+    }
+    for (const auto& [name, value] : variables(pytorch)) {
+      EXPECT_EQ(kubeflow::may_set(name), name != "OMP_NUM_THREADS") << name;
+    }
+  };
+  api::PyTorchJob job = job_of(3, false);
+  expect_same(job, kOptions);
+  job.spec.worker->pod_template["spec"]["terminationGracePeriodSeconds"] = 300;
+  expect_same(job, kOptions);
+  job.spec.master = replica(1);
+  expect_same(job, kOptions);
+  api::PyTorchElasticPolicy& elastic = job.spec.elastic_policy.emplace();
+  expect_same(job, options_with_store());
+  elastic.max_restarts = 1;
+  elastic.rdzv_id = "a";
+  elastic.rdzv_conf = {{"timeout", "60"}};
+  expect_same(job, options_with_store());
+  EXPECT_EQ(api::set_by_operator("LOCAL_RANK", job.spec, *job.spec.worker),
+            api::SetByOperator::kNo);
+  EXPECT_EQ(api::set_by_operator("TILEWRIGHT_JOB_NAME", job.spec, *job.spec.worker),
+            api::SetByOperator::kOverrides);
 }
 
 // The job sets the rendezvous endpoint, or torchrun's agents have no rendezvous.

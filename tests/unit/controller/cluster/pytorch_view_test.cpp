@@ -132,6 +132,10 @@ TEST(PyTorchView, TheCommandDecidesTheNumberOfProcesses) {
   container["command"] = {"torchrun", "--nproc-per-node=3", "run_glue.py", "--output_dir", "/o"};
   container.erase("args");
   EXPECT_EQ(view_of(job).job.spec.nproc_per_node, 3);
+  container["command"] = {"torchrun", "--nproc-per-node=$(PET_NPROC_PER_NODE)", "run_glue.py",
+                          "--output_dir", "/o"};
+  container["env"] = json::array({{{"name", "PET_NPROC_PER_NODE"}, {"value", "4"}}});
+  EXPECT_EQ(view_of(job).job.spec.nproc_per_node, 2) << "the operator overrides it";
   container["command"] = {"python", "run_glue.py", "--output_dir", "/o"};
   EXPECT_EQ(view_of(job).job.spec.nproc_per_node, 1);
   container["command"] = {"python", "train.py"};
@@ -150,7 +154,7 @@ TEST(PyTorchView, LeavesAnOutputDirectoryThatOnlyThePodKnowsToTheWorker) {
   const json plain = {{"name", "JOB"}, {"value", "a"}};
   const auto directory_of = [](const std::vector<std::string>& command, const json& env,
                                const json& env_from = json::array()) {
-    api::PyTorchJob job = viewed_job(1, false);
+    api::PyTorchJob job = viewed_job(1, true);
     job.metadata.creation_timestamp = kNow;
     json& container = job.spec.worker->pod_template["spec"]["containers"][0];
     container["command"] = command;
@@ -185,6 +189,29 @@ TEST(PyTorchView, LeavesAnOutputDirectoryThatOnlyThePodKnowsToTheWorker) {
                           "mrpc", "--output_dir", "/pvc/$(JOB)/$(date +%Y)"},
                          json::array({from_field})),
             "");
+  const auto exec = [](const std::string& directory) {
+    return std::vector<std::string>{"torchrun",
+                                    "--nnodes=$(WORLD_SIZE)",
+                                    "--node_rank=$(RANK)",
+                                    "--master_addr=$(MASTER_ADDR)",
+                                    "run_glue.py",
+                                    "--model_name_or_path",
+                                    "m",
+                                    "--task_name",
+                                    "mrpc",
+                                    "--output_dir",
+                                    directory};
+  };
+  EXPECT_EQ(directory_of(exec("/pvc/o"), json::array()), "/pvc/o");
+  EXPECT_EQ(directory_of(exec("/pvc/$(JOB)"), json::array(), json::array({config_map})), "");
+  EXPECT_EQ(directory_of(exec("/pvc/$(KUBERNETES_SERVICE_HOST)"), json::array()), "");
+  const json out = {{"name", "OUT"}, {"value", "/pvc/$(JOB)"}};
+  EXPECT_EQ(directory_of(exec("$(OUT)"), json::array({from_field, out})), "");
+  EXPECT_EQ(directory_of(script("$OUT"), json::array({from_field, out})), "");
+  EXPECT_EQ(directory_of(script("$OUT"), json::array({plain, out})), "/pvc/a");
+  const json rank = {{"name", "RANK"}, {"value", "0"}};
+  EXPECT_EQ(directory_of(script("/pvc/$RANK"), json::array({rank})), "")
+      << "the operator overrides it";
 }
 
 TEST(PyTorchView, ACommandWhoseSizesOnlyThePodKnowsIsNotNative) {

@@ -464,14 +464,18 @@ TEST(Convert, AVariableThatOnlyThePodKnows) {
       manifest_of(of_script("python " + glue + "--output_dir /data/o$OTHER", from_config_map)),
       HasSubstr("    output: disk:o\n"));
   // What a TrainJob does not need may have any value.
-  const std::string text = manifest_of(
-      of_script("torchrun --nnodes=$WORLD_SIZE --node_rank=$RANK --master_addr=$MASTER_ADDR " +
-                    glue + "--logging_dir /logs/$HOSTNAME",
-                ""));
-  EXPECT_THAT(text, AllOf(HasSubstr("# --nnodes $WORLD_SIZE: minReplicas and maxReplicas set it\n"),
-                          HasSubstr("# --node_rank $RANK: the operator starts the processes"),
-                          HasSubstr("# --master_addr $MASTER_ADDR: the operator starts the"),
-                          HasSubstr("    output: disk:out\n")));
+  Parts parts = {.command =
+                     "[/bin/bash, -c, 'torchrun --nnodes=$WORLD_SIZE --node_rank=$RANK "
+                     "--master_addr=$MASTER_ADDR " +
+                     glue + "--logging_dir /logs/$HOSTNAME']"};
+  parts.more_replicas =
+      "    Master: {template: {spec: {containers: [{name: pytorch, image: i, command: [" +
+      std::string("/bin/bash, -c, 'torchrun ") + glue + "--logging_dir /logs/$HOSTNAME']}]}}}\n";
+  EXPECT_THAT(manifest_of(job(parts)),
+              AllOf(HasSubstr("# --nnodes $WORLD_SIZE: minReplicas and maxReplicas set it\n"),
+                    HasSubstr("# --node_rank $RANK: the operator starts the processes"),
+                    HasSubstr("# --master_addr $MASTER_ADDR: the operator starts the"),
+                    HasSubstr("    output: disk:out\n")));
 }
 
 // With envFrom any variable may be one of the container.
