@@ -245,9 +245,12 @@ Result<std::string> TrainingContainer::sub_path_of(const nlohmann::json& mount) 
   for (const std::string& name : unknown_references(expression, {})) {
     const std::optional<std::string> value = value_of(name);
     if (value && launch::unknown_variable(*value).empty()) continue;
-    return Error{ExitCode::kManifest,
-                 fmt::format("on a volume with subPathExpr {}, expected a plain value of {} in env",
-                             excerpt(expression), excerpt(name))};
+    const bool overridden = set_by_operator(name, *spec_, *replica_) == SetByOperator::kOverrides;
+    const std::string expected =
+        overridden ? fmt::format("a path without {}, which the operator sets", excerpt(name))
+                   : fmt::format("a plain value of {} in env", excerpt(name));
+    return Error{ExitCode::kManifest, fmt::format("on a volume with subPathExpr {}, expected {}",
+                                                  excerpt(expression), expected)};
   }
   return expanded(expression);
 }

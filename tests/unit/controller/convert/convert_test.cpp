@@ -426,6 +426,11 @@ TEST(Convert, ASubPathOfVariables) {
             "job.yaml:13: spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command[6]: "
             "--output_dir: found /data/out on a volume with subPathExpr team/$(A), expected a "
             "plain value of A in env");
+  EXPECT_THAT(
+      errors_of(job({.container = "            env: [{name: PET_NNODES, value: x}]\n",
+                     .mounts = "[{name: disk, mountPath: /data, subPathExpr: $(PET_NNODES)}]"})),
+      HasSubstr("with subPathExpr $(PET_NNODES), expected a path without PET_NNODES, which the "
+                "operator sets"));
 }
 
 TEST(Convert, AVariableThatOnlyThePodKnows) {
