@@ -885,14 +885,14 @@ void Server::Impl::send_assignment(Job& job, const Assign& assign) {
 }
 
 SharedText Server::Impl::share_peers(Job& job, const SharedPeers& peers) {
-  const SharedText known = job.peers_text.lock();
+  SharedText known = job.peers_text.lock();
   if (known && (job.peers == peers || *job.peers == *peers)) return known;
   const auto count = [this, usage = job.usage](std::size_t added, std::size_t freed) {
     for (Usage* one : {&usage_, usage.get()}) one->buffered_bytes += added - freed;
   };
   auto text = std::make_unique<const std::string>(encode_peers(*peers));
   count(text->capacity(), 0);
-  const SharedText shared(text.release(), [count](const std::string* old) {
+  SharedText shared(text.release(), [count](const std::string* old) {
     count(0, old->capacity());
     delete old;
   });
