@@ -1,5 +1,6 @@
 // Runs the operator with the RBAC permissions of the chart through complete jobs and checks that
 // the permissions and the requests match exactly. Checks the permissions of users.
+#include <fmt/format.h>
 #include <poll.h>
 
 #include <chrono>
@@ -512,7 +513,7 @@ class ChartUserRoles : public ChartRbac {
             {{"apiVersion", std::string(kGroup) + "/v1"},
              {"kind", "RoleBinding"},
              {"metadata",
-              {{"name", name + "-" + user},
+              {{"name", fmt::format("{}-{}", name, user)},
                {"namespace", kJobs},
                {"labels", object["metadata"]["labels"]}}},
              {"roleRef", {{"apiGroup", kGroup}, {"kind", "ClusterRole"}, {"name", name}}},
@@ -558,9 +559,14 @@ class ChartUserRoles : public ChartRbac {
 // status.
 TEST_F(ChartUserRoles, LetUsersReadOrEditJobs) {
   ASSERT_NO_FATAL_FAILURE(bind_users({"--set=pytorchjobs.enabled=true"}));
-  for (const auto& [group, plural] :
-       {std::pair<std::string, std::string>{"tilewright.dev", "trainjobs"},
-        {"kubeflow.org", "pytorchjobs"}}) {
+  struct Resource {
+    std::string group;
+    std::string plural;
+  };
+  for (const Resource& resource :
+       {Resource{"tilewright.dev", "trainjobs"}, Resource{"kubeflow.org", "pytorchjobs"}}) {
+    const std::string& group = resource.group;
+    const std::string& plural = resource.plural;
     std::set<Permission> expected;
     for (const char* verb : {"get", "list", "watch"}) {
       for (const char* subresource : {"", "/status", "/scale"}) {
