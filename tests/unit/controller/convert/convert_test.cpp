@@ -448,21 +448,18 @@ TEST(Convert, AVariableThatOnlyThePodKnows) {
   const std::string refused =
       "found $RUN, whose value only the pod knows, expected a plain value "
       "in env";
-  for (const std::string& container : {from_field, from_config_map}) {
-    EXPECT_EQ(errors_of(of_script("python " + glue + "--output_dir /data/runs/$RUN", container)),
-              place + "[2]: --output_dir: " + refused);
-    EXPECT_EQ(errors_of(of_script("python " + glue + "--seed=$RUN", container)),
-              place + ": --seed: " + refused);
-    EXPECT_EQ(errors_of(of_script("python " + glue + "$RUN", container)), place + ": " + refused);
-    EXPECT_EQ(errors_of(of_script("torchrun --nproc_per_node $RUN " + glue, container)),
-              place + ": --nproc_per_node: " + refused);
-    EXPECT_EQ(
-        errors_of(of_script("python " + glue + "--output_dir /data/$(date +$RUN)", container)),
-        place + ": bash -c: " + refused);
-    EXPECT_EQ(errors_of(of_script("cd /data/$RUN; python " + glue + "--output_dir o", container)),
-              place + "[2]: --output_dir: " + refused);
-    EXPECT_EQ(errors_of(of_script("export MINE=$RUN; python " + glue, container)),
-              place + "[2]: MINE: " + refused);
+  const std::pair<std::string, std::string> cases[] = {
+      {"python " + glue + "--output_dir /data/runs/$RUN", place + "[2]: --output_dir: " + refused},
+      {"python " + glue + "--seed=$RUN", place + ": --seed: " + refused},
+      {"python " + glue + "$RUN", place + ": " + refused},
+      {"torchrun --nproc_per_node $RUN " + glue, place + ": --nproc_per_node: " + refused},
+      {"python " + glue + "--output_dir /data/$(date +$RUN)", place + ": bash -c: " + refused},
+      {"cd /data/$RUN; python " + glue + "--output_dir o", place + "[2]: --output_dir: " + refused},
+      {"export MINE=$RUN; python " + glue, place + "[2]: MINE: " + refused},
+  };
+  for (const auto& [script, error] : cases) {
+    EXPECT_EQ(errors_of(of_script(script, from_field)), error);
+    EXPECT_EQ(errors_of(of_script(script, from_config_map)), error);
   }
   // Its prefix differs, so that the variable is not set.
   EXPECT_THAT(
