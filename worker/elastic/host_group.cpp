@@ -327,7 +327,8 @@ std::vector<Host> this_host_first(std::vector<Host> hosts, const StopSignals& si
     throw_if_stopped(signals);
     host.is_this_host = found.ok() && *found;
   }
-  std::ranges::stable_partition(hosts, &Host::is_this_host);
+  std::stable_partition(hosts.begin(), hosts.end(),
+                        [](const Host& host) { return host.is_this_host; });
   return hosts;
 }
 
