@@ -8,6 +8,7 @@
 #include <span>
 
 #include "common/base/check.h"
+#include "common/base/printable.h"
 #include "common/contract/tasks.h"
 #include "common/contract/training_checks.h"
 #include "worker/tasks/rows/rows.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
+#include <span>
 #include <utility>
 
 #include "common/base/printable.h"
@@ -200,9 +200,10 @@ class OwnFilesTask : public sentences::SentenceTask {
       sentences.push_back(quoted_excerpt(name, kLayoutExcerpt));
     }
     const bool has_label = !options_.train_file.empty() || !options_.validation_file.empty();
-    const auto labels = std::views::take(label_names(), kMaxLayoutLabels);
+    const std::span<const std::string> labels(label_names());
     std::vector<std::string> shown;
-    for (const std::string& name : labels) shown.push_back(excerpt(name, kLayoutExcerpt));
+    for (const std::string& name : labels.first(std::min(labels.size(), kMaxLayoutLabels)))
+      shown.push_back(excerpt(name, kLayoutExcerpt));
     return fmt::format(
         "{} (sentences){}; {}", fmt::join(sentences, " and "),
         has_label ? fmt::format(", \"{}\"", kLabel) : "",
