@@ -38,9 +38,7 @@ constexpr std::array<std::string_view, 28> kShellVariables = {
   throw Failure(ExitCode::kCommandNotFound, fmt::format("found {}, expected {}", found, expected));
 }
 
-std::string quoted_words(std::string_view text, std::size_t max_bytes = kValueExcerpt) {
-  return quoted_excerpt(with_references(text), max_bytes);
-}
+std::string quoted_words(std::string_view text) { return quoted_excerpt(with_references(text)); }
 
 std::string_view basename(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 

@@ -1,5 +1,9 @@
 #include "common/rendezvous/index_request.h"
 
+#include <optional>
+#include <string_view>
+#include <utility>
+
 #include "common/net/message.h"
 #include "common/rendezvous/messages.h"
 #include "common/rendezvous/open_connection.h"
@@ -18,6 +22,20 @@ Result<std::string> exchange(net::Socket& socket, std::uint64_t agent_id, const 
   return net::read_message(socket, kMaxMessageBytes, wait);
 }
 
+// nullopt: the coordinator is unavailable, for the reason.
+std::optional<Result<int>> index_in(std::string_view text, std::string& reason) {
+  const Result<ServerMessage> answer = decode_server_message(text);
+  if (!answer.ok()) return answer.error();
+  if (const auto* given = std::get_if<WorkerIndex>(&*answer)) return given->index;
+  if (const auto* refuse = std::get_if<Refuse>(&*answer))
+    return Error{ExitCode::kUnsupported, refuse->message};
+  if (const auto* unavailable = std::get_if<Unavailable>(&*answer)) {
+    reason = unavailable->reason;
+    return std::nullopt;
+  }
+  return Error{ExitCode::kPeerLost, "the coordinator answered with another message than an index"};
+}
+
 }  // namespace
 
 Result<int> request_worker_index(const net::Address& coordinator, const std::string& job_uid,
@@ -27,29 +45,17 @@ Result<int> request_worker_index(const net::Address& coordinator, const std::str
   int failed_proofs = 0;
   std::string last_reason;
   while (true) {
-    Error lost;
     Result<net::Socket> socket =
         open_connection(coordinator, job_uid, key, tls, wait, net::Retry::kUntilDeadline);
-    if (socket.ok()) {
-      failed_proofs = 0;
-      const Result<std::string> text = exchange(*socket, agent_id, wait);
-      if (text.ok()) {
-        const Result<ServerMessage> answer = decode_server_message(*text);
-        if (!answer.ok()) return answer.error();
-        if (const auto* given = std::get_if<WorkerIndex>(&*answer)) return given->index;
-        if (const auto* refuse = std::get_if<Refuse>(&*answer))
-          return Error{ExitCode::kUnsupported, refuse->message};
-        const auto* unavailable = std::get_if<Unavailable>(&*answer);
-        if (unavailable == nullptr)
-          return Error{ExitCode::kPeerLost,
-                       "the coordinator answered with another message than an index"};
-        lost = {ExitCode::kPeerLost, unavailable->reason};
-      } else {
-        lost = text.error();
-      }
-    } else {
-      if (++failed_proofs == kMaxFailedProofs) return socket.error();
-      lost = socket.error();
+    failed_proofs = socket.ok() ? 0 : failed_proofs + 1;
+    if (failed_proofs == kMaxFailedProofs) return socket.error();
+    const Result<std::string> text =
+        socket.ok() ? exchange(*socket, agent_id, wait) : Result<std::string>(socket.error());
+    Error lost{ExitCode::kPeerLost, ""};
+    if (!text.ok()) {
+      lost = text.error();
+    } else if (auto index = index_in(*text, lost.message)) {
+      return *std::move(index);
     }
     if (on_retry && lost.message != last_reason) on_retry(lost.message);
     last_reason = lost.message;

@@ -65,10 +65,12 @@ class TrainingContainer {
   struct Place {
     std::string volume;
     std::string relative;  // on the volume; empty: the volume itself
+    // As in spec.trainer: VOLUME:relative/path.
+    std::string trainer_path() const { return volume + ":" + relative; }
     bool operator==(const Place&) const = default;
   };
-  // nullopt: on no volume, as every relative path. Error: the mount's subPathExpr has a variable without a plain value; the
-  // message continues "found PATH".
+  // nullopt: on no volume, as every relative path. Error: the mount's subPathExpr has a variable
+  // without a plain value; the message continues "found PATH".
   Result<std::optional<Place>> place_of(const std::string& path_in_container) const;
 
  private:

@@ -108,33 +108,44 @@ Findings validate(const TrainJob& job, const Positions& positions) {
   return collector.take();
 }
 
-Result<ValidatedJob> check_manifest(std::string_view yaml, std::string_view file, Target target) {
-  std::vector<Document> jobs = read_objects(yaml);
-  std::vector<FieldError> ignored;
-  if (jobs.size() != 1) {
-    std::vector<FieldError> misspelt;
-    for (const Document& object : jobs) {
-      if (auto wrong = kind_error(object, false)) add_error(misspelt, *std::move(wrong));
-    }
-    if (!misspelt.empty()) return Error{ExitCode::kManifest, sentences(misspelt, file)};
-    std::erase_if(jobs, [&](const Document& object) {
-      const std::string kind = string_member(object.tree, "kind");
-      if (kind == kTrainJobKind) return false;
-      ignored.push_back({"", object.positions.line_of("kind"),
-                         fmt::format("ignored: the kind is {}", describe_value(kind))});
-      return true;
-    });
+namespace {
+
+// The only TrainJob among the objects of a file. `ignored` gets what the others are.
+Result<Document> take_trainjob(std::vector<Document> objects, std::string_view file,
+                               std::vector<FieldError>& ignored) {
+  std::vector<FieldError> misspelt;
+  for (const Document& object : objects) {
+    if (auto wrong = kind_error(object, false)) add_error(misspelt, *std::move(wrong));
   }
-  if (jobs.empty()) {
+  if (!misspelt.empty()) return Error{ExitCode::kManifest, sentences(misspelt, file)};
+  std::erase_if(objects, [&](const Document& object) {
+    const std::string kind = string_member(object.tree, "kind");
+    if (kind == kTrainJobKind) return false;
+    ignored.push_back({"", object.positions.line_of("kind"),
+                       fmt::format("ignored: the kind is {}", describe_value(kind))});
+    return true;
+  });
+  if (objects.empty()) {
     return Error{ExitCode::kManifest,
                  fmt::format("{}: found no {}, expected one", file, kTrainJobKind)};
   }
-  if (jobs.size() > 1) {
-    const FieldError second{"", jobs[1].positions.line_of("kind"),
+  if (objects.size() > 1) {
+    const FieldError second{"", objects[1].positions.line_of("kind"),
                             fmt::format("found a second {}, expected one", kTrainJobKind)};
     return Error{ExitCode::kManifest, second.sentence(file)};
   }
-  Result<ValidatedJob> checked = check_document(std::move(jobs.front()), file, target);
+  return std::move(objects.front());
+}
+
+}  // namespace
+
+Result<ValidatedJob> check_manifest(std::string_view yaml, std::string_view file, Target target) {
+  std::vector<Document> objects = read_objects(yaml);
+  if (objects.size() == 1) return check_document(std::move(objects.front()), file, target);
+  std::vector<FieldError> ignored;
+  Result<Document> job = take_trainjob(std::move(objects), file, ignored);
+  if (!job.ok()) return job.error();
+  Result<ValidatedJob> checked = check_document(*std::move(job), file, target);
   if (checked.ok()) {
     checked->warnings.insert(checked->warnings.begin(), ignored.begin(), ignored.end());
   }

@@ -13,6 +13,7 @@
 #include "controller/api/defaults.h"
 #include "controller/api/documents.h"
 #include "controller/api/validate.h"
+#include "controller/cli/remarks.h"
 #include "controller/convert/convert.h"
 
 namespace tilewright {
@@ -38,7 +39,7 @@ Result<std::string> convert_document(Document document, const std::filesystem::p
   const convert::Conversion conversion = convert::convert(decoded.job, decoded.positions);
   if (!conversion.ok()) return refuse(conversion.errors);
   for (const convert::Note& note : conversion.notes) {
-    if (note.loses_output) err << note.at.sentence(file.string()) << " (warning)\n";
+    if (note.loses_output) print_warnings(err, {note.at}, file.string());
   }
   return convert::to_manifest(conversion, file.filename().string());
 }

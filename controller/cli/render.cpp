@@ -11,6 +11,7 @@
 #include "controller/api/encode.h"
 #include "controller/api/validate.h"
 #include "controller/cli/gang_scheduler_option.h"
+#include "controller/cli/remarks.h"
 #include "controller/cluster/gang_scheduler.h"
 #include "controller/cluster/objects.h"
 #include "controller/policy/gang.h"
@@ -35,9 +36,7 @@ Result<std::string> render_file(const std::filesystem::path& file, std::ostream&
   Result<api::ValidatedJob> checked =
       api::check_manifest(*text, file.string(), api::Target::kCluster);
   if (!checked.ok()) return checked.error();
-  for (const FieldError& warning : checked->warnings) {
-    err << warning.sentence(file.string()) << " (warning)\n";
-  }
+  print_warnings(err, checked->warnings, file.string());
   api::TrainJob& job = checked->job;
   job.metadata.name = api::sample_name(job.metadata);
   if (job.metadata.uid.empty()) job.metadata.uid = api::kSampleUid;

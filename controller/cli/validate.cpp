@@ -17,6 +17,7 @@
 #include "controller/api/defaults.h"
 #include "controller/api/documents.h"
 #include "controller/api/validate.h"
+#include "controller/cli/remarks.h"
 #include "controller/client/config.h"
 #include "controller/convert/convert.h"
 #include "controller/convert/native.h"
@@ -108,20 +109,6 @@ std::vector<FieldError> errors_of_both(const api::TrainJob& job, const api::Find
 
 void print(std::ostream& err, const std::string& text) {
   if (!text.empty()) err << text << '\n';
-}
-
-// `remark`: at the end of each line.
-void print_remarks(std::ostream& err, const std::vector<FieldError>& findings,
-                   const std::string& file, std::string_view remark) {
-  for (FieldError finding : findings) {
-    finding.message += fmt::format(" ({})", remark);
-    print(err, finding.sentence(file));
-  }
-}
-
-void print_warnings(std::ostream& err, const std::vector<FieldError>& warnings,
-                    const std::string& file) {
-  print_remarks(err, warnings, file, "warning");
 }
 
 // Prints the findings. Returns true if the TrainJob is valid.

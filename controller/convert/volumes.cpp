@@ -68,17 +68,19 @@ std::string Volumes::trainer_path(const std::string& path, const std::string& fl
                  fmt::format("--{}: found {} {}", flag, excerpt(path), found.error().message));
     return "";
   }
+  const auto note_lost_output = [&](const std::string& where, std::string_view instead_of) {
+    draft_.note_lost_output(
+        field, fmt::format("--output_dir {}: on {}, so the trained model ends with its pod and no "
+                           "restart finds a checkpoint; name a persistentVolumeClaim instead{}",
+                           path, where, instead_of));
+  };
   if (const auto& place = *found; place && use(place->volume)) {
     std::string unused;
     const std::string_view temporary = api::temporary_source(*find_in_pod(place->volume, unused));
     if (flag == "output_dir" && !temporary.empty()) {
-      draft_.note_lost_output(
-          field, fmt::format("--output_dir {}: on the {} {}, so the trained model ends with its "
-                             "pod and no restart finds a checkpoint; name a persistentVolumeClaim "
-                             "instead",
-                             path, temporary, place->volume));
+      note_lost_output(fmt::format("the {} {}", temporary, place->volume), "");
     }
-    return place->volume + ":" + place->relative;
+    return place->trainer_path();
   }
   if (flag == "output_dir") {
     // As in the PyTorchJob, the directory ends with its pod.
@@ -88,12 +90,7 @@ std::string Volumes::trainer_path(const std::string& path, const std::string& fl
       volume = fmt::format("scratch-{}", n);
     }
     list_.push_back({{"name", volume}, {"emptyDir", ordered_json::object()}});
-    draft_.note_lost_output(
-        field,
-        fmt::format("--output_dir {}: on no volume, so the trained model ends with its pod and no "
-                    "restart finds a checkpoint; name a persistentVolumeClaim instead of the "
-                    "emptyDir",
-                    path));
+    note_lost_output("no volume", " of the emptyDir");
     std::string relative = fs::path(absolute).relative_path().string();
     while (relative.ends_with('/')) relative.pop_back();
     return volume + ":" + (relative.empty() || relative == "." ? "output" : relative);
@@ -107,9 +104,7 @@ std::string Volumes::trainer_path(const std::string& path, const std::string& fl
 
 std::string Volumes::path_on_volume(const std::string& path) const {
   const auto found = source_.container.place_of(resolve(path));
-  if (!found.ok() || !*found) return "";
-  const auto& place = **found;
-  return place.volume + ":" + place.relative;
+  return found.ok() && *found ? (*found)->trainer_path() : "";
 }
 
 const json* Volumes::find_in_pod(const std::string& name, std::string& path) const {

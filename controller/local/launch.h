@@ -39,8 +39,8 @@ struct FieldProblem {
   std::string message;  // names volume and directory
 };
 
-// Checks that the directories of model and data and the user's own files exist and creates the directory of the output
-// volume. Problems: kModel, kData, kOutput.
+// Checks that the directories of model and data and the user's own files exist, and creates the
+// directory of the output volume. Problems: kModel, kData, kOutput.
 std::optional<FieldProblem> prepare_folders(const api::TrainJob& job,
                                             const std::filesystem::path& manifest_folder);
 

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 

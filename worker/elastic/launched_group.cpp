@@ -240,10 +240,7 @@ net::Address LaunchedGroup::first_reachable(const std::vector<net::Address>& add
       if (socket.ok()) return address;
       errors.push_back(socket.error().message);
     }
-  } while (net::wait_ready(
-               -1, 0, {std::min(wait.deadline, monotonic_now() + kAttemptPause), wait.cancel}) !=
-               net::Ready::kCancelled &&
-           monotonic_now() < wait.deadline);
+  } while (net::pause_for(wait, kAttemptPause));
   throw Failure(
       ExitCode::kPeerLost,
       fmt::format("rank {} on {} cannot reach the rendezvous of rank 0 ({}); expected "
@@ -268,8 +265,7 @@ void LaunchedGroup::wait_for_end_of_rank0() const {
         *settings_.coordinator, {std::min(wait.deadline, monotonic_now() + kAttemptTimeout)});
     if (!socket.ok()) return;
     if (net::wait_ready(socket->fd(), POLLRDHUP, wait) != net::Ready::kYes) return;
-    net::wait_ready(-1, 0, {std::min(wait.deadline, monotonic_now() + kAttemptPause)});
-  } while (monotonic_now() < wait.deadline);
+  } while (net::pause_for(wait, kAttemptPause));
 }
 
 void LaunchedGroup::abort(int code, bool in_epoch) {
