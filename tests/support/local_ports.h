@@ -1,4 +1,4 @@
-// Ports for programs under test that serve HTTP on this machine.
+// Ports of this machine for servers under test.
 #pragma once
 
 #include <netinet/in.h>
@@ -32,6 +32,31 @@ inline int free_port() {
   }
   throw std::runtime_error("no port between 12000 and 20000 is free on 127.0.0.1");
 }
+
+// A port that is free on all addresses and that only an explicit bind with SO_REUSEADDR gets, such as
+// that of net::Listener: the kernel gives a port that has a bound socket to no other. Until then a
+// connection to it is refused.
+class ReservedPort {
+ public:
+  ReservedPort() : socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1, off = 0;
+    setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(socket_.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    socklen_t size = sizeof(address);
+    auto* raw = reinterpret_cast<sockaddr*>(&address);
+    if (bind(socket_.get(), raw, size) != 0 || getsockname(socket_.get(), raw, &size) != 0)
+      throw std::runtime_error("no port is free on all addresses");
+    number_ = ntohs(address.sin6_port);
+  }
+
+  std::uint16_t number() const { return number_; }
+
+ private:
+  FileDescriptor socket_;
+  std::uint16_t number_ = 0;
+};
 
 inline std::string loopback_address(int port) { return "127.0.0.1:" + std::to_string(port); }
 

@@ -10,10 +10,11 @@
 namespace tilewright {
 namespace {
 
-// The next descriptor that a program gets, if it was started with these closed.
+// The next descriptor that a program gets, if it was started with these closed and no others open.
 int next_descriptor(std::initializer_list<int> closed) {
   const pid_t child = fork();
   if (child == 0) {
+    close_range(STDERR_FILENO + 1, ~0U, 0);
     for (const int fd : closed) close(fd);
     open_standard_descriptors();
     for (const int fd : closed) {
@@ -27,12 +28,12 @@ int next_descriptor(std::initializer_list<int> closed) {
 }
 
 TEST(StandardDescriptors, AreNeverThoseOfOtherFiles) {
-  const int next = next_descriptor({});
-  EXPECT_GT(next, STDERR_FILENO);
-  EXPECT_EQ(next_descriptor({STDIN_FILENO}), next);
-  EXPECT_EQ(next_descriptor({STDOUT_FILENO}), next);
-  EXPECT_EQ(next_descriptor({STDERR_FILENO}), next);
-  EXPECT_EQ(next_descriptor({STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}), next);
+  constexpr int kNext = STDERR_FILENO + 1;
+  EXPECT_EQ(next_descriptor({}), kNext);
+  EXPECT_EQ(next_descriptor({STDIN_FILENO}), kNext);
+  EXPECT_EQ(next_descriptor({STDOUT_FILENO}), kNext);
+  EXPECT_EQ(next_descriptor({STDERR_FILENO}), kNext);
+  EXPECT_EQ(next_descriptor({STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}), kNext);
 }
 
 }  // namespace

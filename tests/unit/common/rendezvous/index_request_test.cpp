@@ -10,6 +10,7 @@
 
 #include "common/net/connect.h"
 #include "common/rendezvous/server.h"
+#include "tests/support/local_ports.h"
 #include "tests/support/silent_logger.h"
 #include "tests/unit/common/rendezvous/coordinator_fixtures.h"
 
@@ -130,12 +131,12 @@ TEST(IndexRequest, AnAgentThatNoLongerWaitsIsForgotten) {
 }
 
 TEST(IndexRequest, WaitsForTheCoordinator) {
-  const std::uint16_t port = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port;
-  auto early = std::async(std::launch::async, [port] {
-    return request_worker_index({"127.0.0.1", port}, kUid, key(), false, 1,
+  const testing::ReservedPort port;
+  auto early = std::async(std::launch::async, [&] {
+    return request_worker_index({"127.0.0.1", port.number()}, kUid, key(), false, 1,
                                 net::within(seconds(20)));
   });
-  const auto server = serve_indices(1, false, port);
+  const auto server = serve_indices(1, false, port.number());
   EXPECT_EQ(early.get().or_throw(), 1);
 }
 

@@ -7,10 +7,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -22,6 +24,7 @@
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "common/net/connect.h"
+#include "tests/support/local_ports.h"
 #include "tests/support/paths.h"
 #include "tests/support/running_program.h"
 #include "tests/support/silent_logger.h"
@@ -233,11 +236,11 @@ TEST(Agent, RestartsAKilledWorkerWhileTheOthersWait) {
 }
 
 TEST(Agent, TwoHostsJoinTheRendezvousOfTheFirstHost) {
-  const std::uint16_t port = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port;
+  const testing::ReservedPort port;
   AgentRun run(AgentRun::worker());
   run.options.max_nodes = run.options.min_nodes = 2;
   run.options.rdzv_id = "run-7";
-  run.options.rdzv_endpoint = net::Address{"127.0.0.1", port};
+  run.options.rdzv_endpoint = net::Address{"127.0.0.1", port.number()};
   run.write_key();
   const FileDescriptor dev_null(open("/dev/null", O_WRONLY | O_CLOEXEC));
   AgentOptions second = run.options;
@@ -252,11 +255,11 @@ TEST(Agent, TwoHostsJoinTheRendezvousOfTheFirstHost) {
 
 // As two hosts with the flags of torchrun's c10d: the first one serves, the second gets an index.
 TEST(Agent, AHostWithoutANodeRankGetsItsIndexFromTheRendezvous) {
-  const std::uint16_t port = net::Listener::bind({"", 0}).or_throw().local_address().port;
+  const testing::ReservedPort port;
   AgentRun run(AgentRun::worker());
   run.options.max_nodes = 4;
   run.options.serving = Serving::kByAddress;
-  run.options.rdzv_endpoint = net::Address{"localhost", port};
+  run.options.rdzv_endpoint = net::Address{"localhost", port.number()};
   run.write_key();
   // The epoch forms only when both hosts are there.
   run.options.min_nodes = 2;
@@ -279,24 +282,24 @@ TEST(Agent, AHostWithoutANodeRankGetsItsIndexFromTheRendezvous) {
 // In /etc/hosts of Debian a host's own name stands for 127.0.1.1, at which no other host can connect.
 TEST(Agent, GivesItsProcessesAnAddressThatOtherHostsReach) {
   const std::vector<std::string> reachable = reachable_addresses();
-  const std::uint16_t port = net::Listener::bind({"", 0}).or_throw().local_address().port;
+  const testing::ReservedPort port;
   for (const int hosts : {1, 2}) {
     AgentRun run(AgentRun::shell("echo $TILEWRIGHT_RENDEZVOUS $MASTER_ADDR"));
     run.options.min_nodes = 1;
     run.options.max_nodes = hosts;
-    run.options.rdzv_endpoint = net::Address{"127.0.1.1", port};
+    run.options.rdzv_endpoint = net::Address{"127.0.1.1", port.number()};
     run.write_key();
     EXPECT_EQ(run(), 0);
     const std::string host = hosts == 1 || reachable.empty() ? "127.0.1.1" : reachable.front();
-    EXPECT_THAT(run.output(), HasSubstr(net::to_string({host, port}) + " " + host + "\n"));
+    EXPECT_THAT(run.output(), HasSubstr(net::to_string({host, port.number()}) + " " + host + "\n"));
   }
 }
 
 TEST(Agent, TellsTheOtherHostsOfAPermanentFailure) {
-  const std::uint16_t port = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port;
+  const testing::ReservedPort port;
   AgentRun run(AgentRun::worker());
   run.options.max_nodes = run.options.min_nodes = 2;
-  run.options.rdzv_endpoint = net::Address{"127.0.0.1", port};
+  run.options.rdzv_endpoint = net::Address{"127.0.0.1", port.number()};
   run.options.rdzv_id = "none";
   run.write_key();
   AgentOptions second = run.options;
@@ -306,7 +309,7 @@ TEST(Agent, TellsTheOtherHostsOfAPermanentFailure) {
   second.output_fd = second.error_fd = dev_null.get();
   auto first = std::async(std::launch::async, [&] { return run(); });
   const net::Wait wait = net::within(seconds(20));
-  ASSERT_TRUE(net::connect_to({"127.0.0.1", port}, wait, net::Retry::kUntilDeadline).ok());
+  ASSERT_TRUE(net::connect_to({"127.0.0.1", port.number()}, wait, net::Retry::kUntilDeadline).ok());
   EXPECT_EQ(run_agent(second, run.signals, make_silent_logger()), 13);
   EXPECT_NE(first.get(), 0);
   EXPECT_THAT(run.output(), HasSubstr("process 0 of worker 1 exited with code 13"));
@@ -322,34 +325,48 @@ class Hosts {
     finish_ = FileDescriptor(open(fifo.c_str(), O_RDWR | O_CLOEXEC));
     setenv("FINISH_FIFO", fifo.c_str(), 1);
     run.options.min_nodes = run.options.max_nodes = count;
-    run.options.rdzv_endpoint = net::Address{
-        "127.0.0.1", net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port};
+    run.options.rdzv_endpoint = net::Address{"127.0.0.1", port_.number()};
     run.options.rdzv_id = "none";
     run.write_key();
   }
-  ~Hosts() { unsetenv("FINISH_FIFO"); }
+  // Agents whose exit code the test has not read are stopped.
+  ~Hosts() {
+    unsetenv("FINISH_FIFO");
+    if (std::ranges::any_of(agents_, [](const auto& entry) { return entry.second.exit.valid(); }))
+      raise(SIGTERM);
+    for (auto& [name, agent] : agents_) {
+      if (agent.exit.valid()) agent.exit.wait();
+    }
+  }
   // The byte stays unread, so that all processes see it.
   void finish() const { EXPECT_EQ(write(finish_.get(), "\n", 1), 1); }
-  std::future<int> start(const std::string& name, int node_rank, Serving serving) {
+  void start(const std::string& name, int node_rank, Serving serving) {
     std::array<int, 2> ends{};
-    EXPECT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
-    outputs_[name] = {FileDescriptor(ends[0]), FileDescriptor(ends[1]), {}};
-    EXPECT_EQ(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
-    return std::async(std::launch::async, [this, node_rank, serving, fd = ends[1]] {
-      AgentOptions options = run.options;
-      options.node_rank = node_rank;
-      options.serving = serving;
-      options.output_fd = options.error_fd = fd;
-      complete_options(options, no_environment());
-      auto log = std::make_shared<Logger>(
-          "agent",
-          std::make_shared<spdlog::sinks::basic_file_sink_mt>(fmt::format("/proc/self/fd/{}", fd)));
-      log->flush_on(spdlog::level::info);
-      return run_agent(options, run.signals, log);
-    });
+    ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+    ASSERT_EQ(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+    agents_[name] = {FileDescriptor(ends[0]),
+                     FileDescriptor(ends[1]),
+                     {},
+                     std::async(std::launch::async, [this, node_rank, serving, fd = ends[1]] {
+                       AgentOptions options = run.options;
+                       options.node_rank = node_rank;
+                       options.serving = serving;
+                       options.output_fd = options.error_fd = fd;
+                       complete_options(options, no_environment());
+                       auto log = std::make_shared<Logger>(
+                           "agent", std::make_shared<spdlog::sinks::basic_file_sink_mt>(
+                                        fmt::format("/proc/self/fd/{}", fd)));
+                       log->flush_on(spdlog::level::info);
+                       try {
+                         return run_agent(options, run.signals, log);
+                       } catch (const Failure& failure) {
+                         log->error("{}", failure.what());
+                         return static_cast<int>(failure.code());
+                       }
+                     })};
   }
   const std::string& output(const std::string& name) {
-    Output& of = outputs_.at(name);
+    Agent& of = agents_.at(name);
     std::array<char, 4096> part;
     for (ssize_t got = 0; (got = read(of.read_end.get(), part.data(), part.size())) > 0;) {
       of.text.append(part.data(), static_cast<std::size_t>(got));
@@ -357,69 +374,75 @@ class Hosts {
     return of.text;
   }
   ::testing::AssertionResult prints(const std::string& name, const std::string& text) {
-    const auto deadline = std::chrono::steady_clock::now() + seconds(20);
+    const auto deadline = std::chrono::steady_clock::now() + seconds(60);
     while (output(name).find(text) == std::string::npos) {
-      if (!testing::wait_readable(outputs_.at(name).read_end.get(), deadline))
-        return ::testing::AssertionFailure() << name << " has not printed " << text << ":\n"
-                                             << output(name);
+      if (testing::wait_readable(agents_.at(name).read_end.get(), deadline)) continue;
+      auto failure = ::testing::AssertionFailure() << name << " has not printed " << text;
+      for (const auto& [other, agent] : agents_) failure << "\n" << other << ":\n" << output(other);
+      return failure;
     }
     return ::testing::AssertionSuccess();
   }
+  // Waits for the end of the agent.
+  int exit_code(const std::string& name) { return agents_.at(name).exit.get(); }
 
   AgentRun run;
 
  private:
-  struct Output {
+  struct Agent {
     FileDescriptor read_end, write_end;
     std::string text;
+    std::future<int> exit;
   };
+  testing::ReservedPort port_;
   FileDescriptor finish_;
-  std::map<std::string, Output> outputs_;
+  std::map<std::string, Agent> agents_;
 };
 
 TEST(Agent, EndsAloneWhenAnotherAgentHasReplacedItsProcess) {
   Hosts hosts(2);
-  auto first = hosts.start("first", 0, Serving::kByRank);
-  auto second = hosts.start("second", 1, Serving::kByRank);
-  EXPECT_TRUE(hosts.prints("second", "epoch 1 rank 1 of 2"));
-  auto newer = hosts.start("newer", 1, Serving::kByRank);
-  EXPECT_TRUE(hosts.prints("newer", "epoch 2 rank 1 of 2"));
-  EXPECT_EQ(second.get(), static_cast<int>(ExitCode::kReplaced));
+  hosts.start("first", 0, Serving::kByRank);
+  hosts.start("second", 1, Serving::kByRank);
+  ASSERT_TRUE(hosts.prints("second", "epoch 1 rank 1 of 2"));
+  hosts.start("newer", 1, Serving::kByRank);
+  ASSERT_TRUE(hosts.prints("newer", "epoch 2 rank 1 of 2"));
+  EXPECT_EQ(hosts.exit_code("second"), static_cast<int>(ExitCode::kReplaced));
   EXPECT_THAT(hosts.output("second"),
               HasSubstr("a newer process has replaced process 0 of worker 1; this agent ends and "
                         "the job continues with the newer process"));
   hosts.finish();
-  EXPECT_EQ(first.get(), 0) << hosts.output("first");
-  EXPECT_EQ(newer.get(), 0) << hosts.output("newer");
+  EXPECT_EQ(hosts.exit_code("first"), 0) << hosts.output("first");
+  EXPECT_EQ(hosts.exit_code("newer"), 0) << hosts.output("newer");
 }
 
 TEST(Agent, ServesTheRendezvousUntilTheEndOfAJobThatReplacedItsProcess) {
   Hosts hosts(2);
-  auto serving = hosts.start("serving", 0, Serving::kByRank);
-  auto second = hosts.start("second", 1, Serving::kByRank);
-  EXPECT_TRUE(hosts.prints("second", "epoch 1 rank 1 of 2"));
-  auto newer = hosts.start("newer", 0, Serving::kNever);
-  EXPECT_TRUE(hosts.prints("newer", "epoch 2 rank 0 of 2"));
-  EXPECT_TRUE(hosts.prints("serving", "this agent serves the rendezvous until the job has ended"));
+  hosts.start("serving", 0, Serving::kByRank);
+  hosts.start("second", 1, Serving::kByRank);
+  ASSERT_TRUE(hosts.prints("second", "epoch 1 rank 1 of 2"));
+  hosts.start("newer", 0, Serving::kNever);
+  ASSERT_TRUE(hosts.prints("newer", "epoch 2 rank 0 of 2"));
+  ASSERT_TRUE(hosts.prints("serving", "this agent serves the rendezvous until the job has ended"));
   hosts.finish();
-  EXPECT_EQ(newer.get(), 0) << hosts.output("newer");
-  EXPECT_EQ(second.get(), 0) << hosts.output("second");
-  EXPECT_EQ(serving.get(), static_cast<int>(ExitCode::kReplaced));
+  EXPECT_EQ(hosts.exit_code("newer"), 0) << hosts.output("newer");
+  EXPECT_EQ(hosts.exit_code("second"), 0) << hosts.output("second");
+  EXPECT_EQ(hosts.exit_code("serving"), static_cast<int>(ExitCode::kReplaced));
 }
 
 TEST(Agent, SaysWhichRendezvousItCannotReach) {
-  const std::uint16_t port = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port;
+  const testing::ReservedPort port;
   AgentRun run(AgentRun::worker());
   run.options.max_nodes = run.options.min_nodes = 2;
   run.options.serving = Serving::kNever;
-  run.options.rdzv_endpoint = net::Address{"127.0.0.1", port};
+  run.options.rdzv_endpoint = net::Address{"127.0.0.1", port.number()};
   run.options.rdzv_timeout = milliseconds(300);
   run.write_key();
   try {
     run();
     FAIL();
   } catch (const Failure& failure) {
-    EXPECT_THAT(failure.what(), HasSubstr(fmt::format("--rdzv_endpoint 127.0.0.1:{}: ", port)));
+    EXPECT_THAT(failure.what(),
+                HasSubstr(fmt::format("--rdzv_endpoint 127.0.0.1:{}: ", port.number())));
   }
 }
 

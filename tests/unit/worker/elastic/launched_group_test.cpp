@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "common/net/key_file.h"
+#include "tests/support/local_ports.h"
 #include "tests/support/paths.h"
 #include "tests/support/running_program.h"
 #include "tests/support/scoped_variable.h"
@@ -133,11 +134,10 @@ TEST(LaunchedGroup, FormsOneJobOnSeveralHosts) {
 }
 
 TEST(LaunchedGroup, ServesAtTheMasterPortOnSeveralHosts) {
-  std::uint16_t port = 0;
-  { port = net::Listener::bind({"", 0}).or_throw().local_address().port; }
+  const testing::ReservedPort port;
   Space space;
-  expect_one_job(run(3, 2, {{"MASTER_PORT", std::to_string(port)}}, true, space));
-  EXPECT_THAT(space.text, HasSubstr(":" + std::to_string(port)));
+  expect_one_job(run(3, 2, {{"MASTER_PORT", std::to_string(port.number())}}, true, space));
+  EXPECT_THAT(space.text, HasSubstr(":" + std::to_string(port.number())));
 }
 
 TEST(LaunchedGroup, KeepsTheSecretOfAKeyFile) {
@@ -153,10 +153,9 @@ TEST(LaunchedGroup, KeepsTheSecretOfAKeyFile) {
 TEST(LaunchedGroup, FormsOneJobWithoutAManagerOnOneHost) {
   testing::TemporaryDirectory folder;
   const testing::ScopedVariable temporary("TMPDIR", folder.path());
-  net::Address free{};
-  { free = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address(); }
+  const testing::ReservedPort port;
   Space space;
-  expect_one_job(run(3, 3, {{"MASTER_PORT", std::to_string(free.port)}}, false, space));
+  expect_one_job(run(3, 3, {{"MASTER_PORT", std::to_string(port.number())}}, false, space));
   // Rank 0 removes the key; the directory has the mode of a secret.
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     EXPECT_TRUE(std::filesystem::is_empty(entry)) << entry;
@@ -206,10 +205,9 @@ TEST(LaunchedGroup, RefusesAMasterAddressOfAnotherHost) {
 }
 
 TEST(LaunchedGroup, ReportsARank0ThatCannotBeReached) {
-  std::uint16_t port = 0;
-  { port = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address().port; }
+  const testing::ReservedPort port;
   Space space;
-  space.text = "mpi-1," + std::string(64, 'a') + ",127.0.0.1:" + std::to_string(port);
+  space.text = "mpi-1," + std::string(64, 'a') + ",127.0.0.1:" + std::to_string(port.number());
   LaunchedGroup::Options options;
   options.connect_timeout = std::chrono::milliseconds(50);
   try {
