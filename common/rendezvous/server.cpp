@@ -17,6 +17,7 @@
 #include "common/rendezvous/connection.h"
 #include "common/rendezvous/rejections.h"
 #include "common/rendezvous/unauthenticated.h"
+#include "common/rendezvous/worker_indices.h"
 
 namespace tilewright::rendezvous {
 namespace {
@@ -29,6 +30,15 @@ constexpr Duration kAcceptPause = std::chrono::seconds(1);
 // busy machine, below every timeout of a member.
 constexpr Duration kStallThreshold = std::chrono::seconds(1);
 constexpr net::EventLoop::Id kListenerId = net::EventLoop::kFirstId;
+
+// Of the members, and of those of the current epoch that have not reconnected yet.
+std::set<int> worker_indices_of(const State& state) {
+  std::set<int> indices;
+  for (const auto& [process, member] : state.members) indices.insert(process.worker_index);
+  for (const EpochMember& one : state.epoch_members)
+    indices.insert(one.peer.who.process.worker_index);
+  return indices;
+}
 
 }  // namespace
 
@@ -65,11 +75,7 @@ class Server::Impl {
     // The latest peers sent, and their text while a connection has yet to send it.
     SharedPeers peers = {};
     std::weak_ptr<const std::string> peers_text = {};
-    std::map<std::uint64_t, int> indices;  // given to agents; at most kMaxWorkerIndex
-    int first_index = 1;
-    int next_index = 1;
-    int hosts = 0;                                         // as in JobSpec
-    std::map<ConnectionId, std::uint64_t> index_requests;  // that wait: the agents, as they came
+    WorkerIndices indices;  // of the agents that ask; a request has the id of its connection
     bool ends_with_an_agent = false;
     // Worker indices of processes that have reported a phase of the training.
     std::set<int> trained;
@@ -127,11 +133,9 @@ class Server::Impl {
   bool take_join(ConnectionId id, Connection& connection, Job& job, const Join& join);
   // Answers the requests of the jobs whose hosts are known.
   void answer_index_requests();
-  static bool knows_all_hosts(const Job& job);
   static MonotonicTime last_report_of_hosts(const Job& job) {
     return job.state.started + job.state.settings.recovery_timeout;
   }
-  void give_index(Connection& connection, Job& job, std::uint64_t agent_id);
   void close(ConnectionId id, const std::string& reason);
   void close_gracefully(Connection& connection);
   void apply(Job& job, const Event& event, MonotonicTime now);
@@ -234,11 +238,7 @@ Status Server::Impl::add_job(JobSpec spec) {
                               clock_.now()),
           .progress = {},
           .connections = {},
-          .indices = {},
-          .first_index = spec.first_index,
-          .next_index = spec.first_index,
-          .hosts = spec.hosts,
-          .index_requests = {},
+          .indices = WorkerIndices(spec.first_index, spec.hosts),
           .ends_with_an_agent = spec.ends_with_an_agent,
           .trained = {},
           .failure = {},
@@ -428,7 +428,7 @@ MonotonicTime Server::Impl::next_wake() const {
   MonotonicTime wake = resume_accept_at_.value_or(clock_.now() + kLongestWait);
   for (const auto& [uid, job] : jobs_) {
     if (job.deadline) wake = std::min(wake, *job.deadline);
-    if (!job.index_requests.empty()) wake = std::min(wake, last_report_of_hosts(job));
+    if (job.indices.has_requests()) wake = std::min(wake, last_report_of_hosts(job));
   }
   for (const auto& [id, connection] : connections_) {
     if (connection.close_deadline) wake = std::min(wake, *connection.close_deadline);
@@ -663,7 +663,7 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
   }
   if (const IndexRequest* request = std::get_if<IndexRequest>(&*message)) {
     connection.waits_for_index = true;
-    job->index_requests.insert_or_assign(id, request->agent_id);
+    job->indices.request(id, request->agent_id);
     return;  // answer_index_requests() follows
   }
   if (!connection.who) return reject_message(connection, "its first message is not a join");
@@ -715,48 +715,22 @@ bool Server::Impl::take_join(ConnectionId id, Connection& connection, Job& job, 
 
 void Server::Impl::answer_index_requests() {
   for (auto& [uid, job] : jobs_) {
-    if (job.index_requests.empty()) continue;
-    if (now_ < last_report_of_hosts(job) && !knows_all_hosts(job)) continue;
-    for (const auto& [id, agent_id] : std::exchange(job.index_requests, {})) {
+    if (!job.indices.has_requests()) continue;
+    const std::set<int> used = worker_indices_of(job.state);
+    if (now_ < last_report_of_hosts(job) && !job.indices.all_hosts_known(used)) continue;
+    for (const auto& [id, index] : job.indices.answer(used)) {
       Connection& connection = connections_.at(id);
       if (connection.close_deadline) continue;
-      give_index(connection, job, agent_id);
       dirty_.insert(id);
+      if (!index) {
+        refuse(connection, job,
+               fmt::format("the job has had {} hosts, expected no more", kMaxWorkerIndex));
+        continue;
+      }
+      connection.send(WorkerIndex{*index});
+      close_gracefully(connection);
     }
   }
-}
-
-// Those of members, of earlier requests and of the requests that wait.
-bool Server::Impl::knows_all_hosts(const Job& job) {
-  std::set<int> indices;
-  const auto add = [&](int index) {
-    if (index >= job.first_index) indices.insert(index);
-  };
-  for (const auto& [process, member] : job.state.members) add(process.worker_index);
-  for (const EpochMember& one : job.state.epoch_members) add(one.peer.who.process.worker_index);
-  for (const auto& [agent_id, index] : job.indices) add(index);
-  std::set<std::uint64_t> waiting;
-  for (const auto& [id, agent_id] : job.index_requests)
-    if (!job.indices.contains(agent_id)) waiting.insert(agent_id);
-  return job.first_index + static_cast<int>(indices.size() + waiting.size()) >= job.hosts;
-}
-
-// Indices are not reused, so a process that looked dead never shares the one of another host. Those
-// of members come from an earlier coordinator.
-void Server::Impl::give_index(Connection& connection, Job& job, std::uint64_t agent_id) {
-  const auto skip = [&](const WorkerProcess& process) {
-    job.next_index = std::max(job.next_index, process.worker_index + 1);
-  };
-  for (const auto& [process, member] : job.state.members) skip(process);
-  for (const EpochMember& one : job.state.epoch_members) skip(one.peer.who.process);
-  const auto known = job.indices.find(agent_id);
-  if (known == job.indices.end() && job.next_index > kMaxWorkerIndex)
-    return refuse(connection, job,
-                  fmt::format("the job has had {} hosts, expected no more", kMaxWorkerIndex));
-  const int index = known != job.indices.end() ? known->second : job.next_index++;
-  job.indices.emplace(agent_id, index);
-  connection.send(WorkerIndex{index});
-  close_gracefully(connection);
 }
 
 void Server::Impl::flush(ConnectionId id) {
@@ -789,7 +763,7 @@ void Server::Impl::close(ConnectionId id, const std::string& reason) {
   }
   Job* job = find_job(connection.job_uid());
   if (job == nullptr) return;
-  job->index_requests.erase(id);
+  job->indices.withdraw(id);
   if (!connection.who) return;
   const auto current = job->connections.find(*connection.who);
   if (current == job->connections.end() || current->second != id) return;
