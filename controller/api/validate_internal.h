@@ -49,6 +49,8 @@ void report_reserved_variable(const std::string& name, const std::string& path,
 void report_pod_security_violation(FindingCollector& collector, const std::string& path,
                                    const std::string& found, std::string_view expected);
 
+inline constexpr const char* kOperatorVolumePrefix = "tilewright-";
+
 // Rejects a volume name with the prefix of the operator's volumes.
 void check_reserved_volume_name(const std::string& name, const std::string& path,
                                 FindingCollector& collector);
@@ -66,16 +68,17 @@ std::string describe_value(std::string_view text);
 const Volume* find_volume(const TrainJob& job, std::string_view name);
 
 inline constexpr const char* kPodTemplatePath = "spec.worker.podTemplate";
+inline constexpr const char* kPodSpecPath = "spec.worker.podTemplate.spec";
 
-// Calls `visit` with each container of the overlay's spec, its path and the name of its list. Skips
-// what is not an object.
+// Calls `visit` with each container of a pod's spec at `path`, its path and the name of its list.
+// Skips what is not an object.
 template <typename Visit>
-void each_container(const nlohmann::json& overlay_spec, const Visit& visit) {
+void each_container(const nlohmann::json& pod_spec, const std::string& path, const Visit& visit) {
   for (const char* list : {"containers", "initContainers"}) {
-    const nlohmann::json& containers = member(overlay_spec, list);
+    const nlohmann::json& containers = member(pod_spec, list);
     for (std::size_t i = 0; containers.is_array() && i < containers.size(); ++i) {
       if (!containers[i].is_object()) continue;
-      visit(containers[i], element_path(fmt::format("{}.spec.{}", kPodTemplatePath, list), i),
+      visit(containers[i], element_path(fmt::format("{}.{}", path, list), i),
             std::string_view(list));
     }
   }
@@ -95,6 +98,10 @@ void validate_volumes(const TrainJob& job, FindingCollector& collector);
 // Warns about fields that no pod has.
 void warn_about_unknown_pod_fields(const nlohmann::json& pod_template, const std::string& path,
                                    FindingCollector& collector);
+// Warns about a mount of a volume that is in neither the pod's spec nor `others`: the API server
+// refuses such a pod, unless an admission webhook adds the volume.
+void warn_about_unknown_volumes(const nlohmann::json& pod_spec, const std::string& path,
+                                std::vector<std::string_view> others, FindingCollector& collector);
 // Rejects an overlay that changes what the operator sets.
 void validate_pod_template(const TrainJob& job, FindingCollector& collector);
 // Rejects what an overlay adds twice, and trainings beside the worker's.

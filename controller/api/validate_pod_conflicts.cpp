@@ -31,7 +31,7 @@ void check_sources(const Volume& volume, const json& overlay, const std::string&
 
 void check_volumes(const TrainJob& job, const json& volumes, FindingCollector& collector) {
   for (std::size_t i = 0; volumes.is_array() && i < volumes.size(); ++i) {
-    const std::string path = element_path(fmt::format("{}.spec.volumes", kPodTemplatePath), i);
+    const std::string path = element_path(fmt::format("{}.volumes", kPodSpecPath), i);
     const std::string name = string_member(volumes[i], "name");
     check_shared_memory_volume(name, volumes[i], path, collector);
     if (const Volume* volume = find_volume(job, name)) {
@@ -134,13 +134,14 @@ void check_shared_memory_volume(const std::string& name, const json& source,
 void validate_pod_conflicts(const TrainJob& job, FindingCollector& collector) {
   const json& spec = member(job.spec.worker.pod_template, "spec");
   check_volumes(job, member(spec, "volumes"), collector);
-  each_container(spec, [&](const json& container, const std::string& path, std::string_view) {
-    const bool of_worker = member(container, "name") == kWorkerContainer;
-    check_ports(job, member(container, "ports"), path + ".ports", of_worker, collector);
-    if (!of_worker) return check_training(container, path, collector);
-    check_mounts(job, member(container, "volumeMounts"), path + ".volumeMounts", collector);
-    check_variables(job, member(container, "env"), path + ".env", collector);
-  });
+  each_container(
+      spec, kPodSpecPath, [&](const json& container, const std::string& path, std::string_view) {
+        const bool of_worker = member(container, "name") == kWorkerContainer;
+        check_ports(job, member(container, "ports"), path + ".ports", of_worker, collector);
+        if (!of_worker) return check_training(container, path, collector);
+        check_mounts(job, member(container, "volumeMounts"), path + ".volumeMounts", collector);
+        check_variables(job, member(container, "env"), path + ".env", collector);
+      });
 }
 
 }  // namespace tilewright::api

@@ -110,18 +110,19 @@ void validate_pod_security(const TrainJob& job, FindingCollector& collector) {
   const json& overlay = job.spec.worker.pod_template;
   check_annotations(overlay, collector);
   const json& spec = member(overlay, "spec");
-  const std::string path = std::string(kPodTemplatePath) + ".spec";
+  const std::string path = kPodSpecPath;
   check_rules(spec, path, pod_security_rules(), collector);
   check_sysctls(spec, path, collector);
   const json& volumes = member(spec, "volumes");
   for (std::size_t i = 0; volumes.is_array() && i < volumes.size(); ++i) {
     check_volume_sources(volumes[i], element_path(path + ".volumes", i), collector);
   }
-  each_container(spec, [&](const json& container, const std::string& place, std::string_view) {
-    check_rules(container, place, container_security_rules(), collector);
-    check_capabilities(container, place, collector);
-    check_host_ports(container, place, collector);
-  });
+  each_container(spec, path,
+                 [&](const json& container, const std::string& place, std::string_view) {
+                   check_rules(container, place, container_security_rules(), collector);
+                   check_capabilities(container, place, collector);
+                   check_host_ports(container, place, collector);
+                 });
 }
 
 }  // namespace tilewright::api

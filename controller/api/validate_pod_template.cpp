@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/contract/labels.h"
+#include "common/contract/nearest.h"
 #include "common/contract/pod_paths.h"
 #include "common/json/members.h"
 #include "controller/api/command.h"
@@ -148,6 +149,32 @@ void warn_about_unknown_pod_fields(const json& pod_template, const std::string& 
   }
 }
 
+void warn_about_unknown_volumes(const json& pod_spec, const std::string& path,
+                                std::vector<std::string_view> others, FindingCollector& collector) {
+  std::vector<std::string_view> known = std::move(others);
+  const json& volumes = member(pod_spec, "volumes");
+  for (std::size_t i = 0; volumes.is_array() && i < volumes.size(); ++i) {
+    const json& name = member(volumes[i], "name");
+    if (name.is_string()) known.emplace_back(name.get_ref<const std::string&>());
+  }
+  const auto check = [&](const json& mount, const std::string& place) {
+    const std::string name = string_member(mount, "name");
+    if (name.empty() || name.starts_with(kOperatorVolumePrefix) ||
+        std::ranges::find(known, name) != known.end())
+      return;
+    const std::string_view near = nearest_name(name, known);
+    collector.warn(place + ".name",
+                   fmt::format("found {}, expected the name of a volume{}", describe_value(name),
+                               near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+  };
+  each_container(pod_spec, path,
+                 [&](const json& container, const std::string& at, std::string_view) {
+                   const json& mounts = member(container, "volumeMounts");
+                   for (std::size_t i = 0; mounts.is_array() && i < mounts.size(); ++i)
+                     check(mounts[i], element_path(at + ".volumeMounts", i));
+                 });
+}
+
 void validate_pod_template(const TrainJob& job, FindingCollector& collector) {
   const json& overlay = job.spec.worker.pod_template;
   if (!overlay.is_object()) return;
@@ -162,7 +189,7 @@ void validate_pod_template(const TrainJob& job, FindingCollector& collector) {
                       fmt::format("found {}, expected an object", describe_found(entry.value())));
     }
   }
-  const std::string spec_path = std::string(kPodTemplatePath) + ".spec";
+  const std::string spec_path = kPodSpecPath;
   reject_fields(member(overlay, "metadata"), std::string(kPodTemplatePath) + ".metadata",
                 {{"name", "the operator sets it"},
                  {"generateName", "the operator sets it"},
@@ -179,14 +206,18 @@ void validate_pod_template(const TrainJob& job, FindingCollector& collector) {
                  {"hostname", "the operator sets it"},
                  {"ephemeralContainers", "they are added to a running pod"}},
                 collector);
+  std::vector<std::string_view> of_job;
+  for (const Volume& volume : job.spec.volumes) of_job.push_back(volume.name);
+  warn_about_unknown_volumes(spec, spec_path, std::move(of_job), collector);
   const json& volumes = member(spec, "volumes");
   for (std::size_t i = 0; volumes.is_array() && i < volumes.size(); ++i) {
     check_reserved_volume_name(string_member(volumes[i], "name"),
                                element_path(spec_path + ".volumes", i), collector);
   }
-  each_container(spec, [&](const json& container, const std::string& path, std::string_view list) {
-    check_container(container, path, list, collector);
-  });
+  each_container(spec, spec_path,
+                 [&](const json& container, const std::string& path, std::string_view list) {
+                   check_container(container, path, list, collector);
+                 });
 }
 
 }  // namespace tilewright::api

@@ -32,6 +32,8 @@ void validate_claims(const PyTorchReplicaSpec& replica, const std::string& path,
 void validate_template(const PyTorchReplicaSpec& replica, const std::string& path,
                        FindingCollector& collector) {
   warn_about_unknown_pod_fields(replica.pod_template, path + ".template", collector);
+  warn_about_unknown_volumes(member(replica.pod_template, "spec"), path + ".template.spec", {},
+                             collector);
   validate_claims(replica, path, collector);
   const std::string place = path + ".template.spec.containers";
   const json& containers = member(member(replica.pod_template, "spec"), "containers");

@@ -65,12 +65,11 @@ const Volume* find_volume(const TrainJob& job, std::string_view name) {
 
 void check_reserved_volume_name(const std::string& name, const std::string& path,
                                 FindingCollector& collector) {
-  if (!name.starts_with("tilewright-")) return;
-  collector.error(
-      path + ".name",
-      fmt::format("found {}, expected a name that does not start with tilewright-, which is "
-                  "reserved for the operator's volumes",
-                  name));
+  if (!name.starts_with(kOperatorVolumePrefix)) return;
+  collector.error(path + ".name",
+                  fmt::format("found {}, expected a name that does not start with {}, which is "
+                              "reserved for the operator's volumes",
+                              name, kOperatorVolumePrefix));
 }
 
 void check_volume_sources(const nlohmann::json& volume, const std::string& path,

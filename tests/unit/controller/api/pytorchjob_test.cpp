@@ -433,6 +433,18 @@ TEST(ValidatePyTorchJob, WarnsOfFieldsThatNoPodHas) {
   }
 }
 
+TEST(ValidatePyTorchJob, WarnsOfAMountOfNoVolume) {
+  const std::string mounts = "image: trainer, volumeMounts: [{name: data, mountPath: /data}]";
+  const auto with_volume = [&](const std::string& name) {
+    const std::string volumes = "          volumes: [{name: " + name + ", emptyDir: {}}]\n";
+    return manifest_with("image: trainer", mounts, manifest(volumes));
+  };
+  EXPECT_EQ(findings_of(with_volume("data")), "");
+  EXPECT_EQ(findings_of(with_volume("dta")),
+            "warning: job.yaml:12: spec.pytorchReplicaSpecs.Worker.template.spec.containers[1]."
+            "volumeMounts[0].name: found data, expected the name of a volume; did you mean dta?");
+}
+
 // Objects whose content is only passed on, and fields of newer versions of Kubernetes.
 TEST(ValidatePyTorchJob, KnowsTheFieldsOfAPod) {
   EXPECT_EQ(findings_of(manifest(R"(          affinity: {nodeAffinity: {}}

@@ -402,6 +402,28 @@ std::vector<std::string> warnings_of(const std::string& manifest, Target target)
   return sentences;
 }
 
+TEST(Validate, WarnsOfAMountOfNoVolume) {
+  const auto warnings = [](const std::string& spec) {
+    return warnings_of(with("sharedMemory: 64Mi", "podTemplate: {spec: " + spec + "}"),
+                       Target::kCluster);
+  };
+  const std::string pod = "job.yaml:28: spec.worker.podTemplate.spec.";
+  const std::string worker = "{containers: [{name: worker, volumeMounts: [{name: ";
+  EXPECT_THAT(warnings(worker + "models, mountPath: /m, subPath: a}]}]}"), ::testing::IsEmpty())
+      << "of spec.volumes";
+  EXPECT_THAT(warnings(worker + "tilewright-shm, mountPath: /m}]}]}"), ::testing::IsEmpty());
+  EXPECT_THAT(
+      warnings(worker + "extra, mountPath: /m}]}], volumes: [{name: extra, emptyDir: {}}]}"),
+      ::testing::IsEmpty());
+  EXPECT_THAT(warnings(worker + "model, mountPath: /m}]}]}"),
+              ::testing::ElementsAre(pod + "containers[0].volumeMounts[0].name: found model, "
+                                           "expected the name of a volume; did you mean models?"));
+  EXPECT_THAT(warnings("{initContainers: [{name: a, image: b, resources: {limits: {cpu: 1, memory: "
+                       "1Gi}}, volumeMounts: [{name: unknown, mountPath: /m}]}]}"),
+              ::testing::ElementsAre(pod + "initContainers[0].volumeMounts[0].name: found unknown, "
+                                           "expected the name of a volume"));
+}
+
 TEST(Validate, AcceptsNamesOfTheHub) {
   const std::string named = with("models:minilm", "google-bert/bert-base-uncased");
   EXPECT_EQ(errors_of(named), "");
