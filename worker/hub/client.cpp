@@ -66,6 +66,13 @@ std::optional<std::uint64_t> range_start(const HttpHead& head) {
 
 }  // namespace
 
+bool cache_suffices(const Failure& failure) {
+  const ExitCode code = failure.code();
+  return code == ExitCode::kHubUnavailable || code == ExitCode::kOutput ||
+         code == ExitCode::kOutputUnavailable ||
+         dynamic_cast<const RepositoryRefused*>(&failure) != nullptr;
+}
+
 HubClient::HubClient(const HubOptions& options)
     : options_(options),
       origin_(origin_of(options.endpoint)),

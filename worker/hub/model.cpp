@@ -155,14 +155,6 @@ fs::path download_model(const RepositoryCache& cache, const ModelRequest& reques
   return cache.snapshot(source.commit());
 }
 
-// As in huggingface_hub, also if the hub refuses what it has given before.
-bool cache_suffices(const Failure& failure) {
-  const ExitCode code = failure.code();
-  return code == ExitCode::kHubUnavailable || code == ExitCode::kOutput ||
-         code == ExitCode::kOutputUnavailable ||
-         dynamic_cast<const RepositoryRefused*>(&failure) != nullptr;
-}
-
 }  // namespace
 
 fs::path resolve_model(const ModelRequest& request, const HubOptions& options) {

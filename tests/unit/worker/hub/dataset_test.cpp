@@ -211,6 +211,19 @@ TEST_F(Dataset, OfflineComesFromTheCacheOrIsAnError) {
   EXPECT_EQ(server_.requests().size(), requests);
 }
 
+// As in datasets: access may have been lost, or the data set removed, since the download.
+TEST_F(Dataset, InTheCacheReplacesAHubThatRefusesIt) {
+  add_squad();
+  const DatasetFiles online = resolve("rajpurkar/squad");
+  for (const int status : {401, 403, 404}) {
+    lines_.clear();
+    server_.add_fault({.kind = Fault::kStatus, .status = status});
+    EXPECT_EQ(resolve("rajpurkar/squad").splits, online.splits);
+    EXPECT_TRUE(reported(fmt::format("({})", status))) << status;
+    EXPECT_TRUE(reported("using the cached data set")) << status;
+  }
+}
+
 TEST_F(Dataset, InTheCacheReplacesAHubThatDoesNotAnswer) {
   add_squad();
   const DatasetFiles online = resolve("rajpurkar/squad");
