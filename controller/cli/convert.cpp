@@ -13,6 +13,7 @@
 #include "controller/api/defaults.h"
 #include "controller/api/documents.h"
 #include "controller/api/validate.h"
+#include "controller/cli/manifest.h"
 #include "controller/cli/remarks.h"
 #include "controller/convert/convert.h"
 
@@ -24,11 +25,12 @@ struct ConvertOptions {
   std::filesystem::path output;
 };
 
-// Prints to `err` that the trained model is lost: the comments of the manifest are easily overlooked.
-Result<std::string> convert_document(Document document, const std::filesystem::path& file,
-                                     std::ostream& err) {
+// `file` as messages name it, `argument` as the comment of the result names the command's. Prints to
+// `err` that the trained model is lost: the comments of the manifest are easily overlooked.
+Result<std::string> convert_document(Document document, const std::string& file,
+                                     const std::string& argument, std::ostream& err) {
   const auto refuse = [&](const std::vector<FieldError>& errors) {
-    return Error{ExitCode::kManifest, sentences(errors, file.string())};
+    return Error{ExitCode::kManifest, sentences(errors, file)};
   };
   const api::DecodedPyTorchJob decoded = api::decode_pytorchjob_document(std::move(document));
   if (!decoded.ok()) return refuse(decoded.errors);
@@ -39,28 +41,30 @@ Result<std::string> convert_document(Document document, const std::filesystem::p
   const convert::Conversion conversion = convert::convert(decoded.job, decoded.positions);
   if (!conversion.ok()) return refuse(conversion.errors);
   for (const convert::Note& note : conversion.notes) {
-    if (note.loses_output) print_warnings(err, {note.at}, file.string());
+    if (note.loses_output) print_warnings(err, {note.at}, file);
   }
-  return convert::to_manifest(conversion, file.filename().string());
+  return convert::to_manifest(conversion, argument);
 }
 
 }  // namespace
 
-Result<std::string> convert_file(const std::filesystem::path& file, std::ostream& err) {
-  const Result<std::string> text = read_file(file, kMaxManifestBytes, ExitCode::kManifest);
-  if (!text.ok()) return text.error();
+Result<std::string> convert_file(const std::filesystem::path& path, std::ostream& err) {
+  const Result<Manifest> manifest = read_manifest(path);
+  if (!manifest.ok()) return manifest.error();
+  const std::string& file = manifest->file;
   std::string converted;
   std::string errors;
-  std::vector<Document> documents = api::read_objects(*text);
+  std::vector<Document> documents = api::read_objects(manifest->text);
   for (Document& document : documents) {
     const std::string kind = string_member(document.tree, "kind");
     if (document.errors.empty() && documents.size() > 1 && kind != kPyTorchJobKind) {
       const FieldError skipped = {"", document.positions.line_of("kind"),
                                   fmt::format("not converted: a {}", kind)};
-      err << skipped.sentence(file.string()) << '\n';
+      err << skipped.sentence(file) << '\n';
       continue;
     }
-    const Result<std::string> job = convert_document(std::move(document), file, err);
+    const Result<std::string> job =
+        convert_document(std::move(document), file, path.filename(), err);
     if (!job.ok()) {
       errors += (errors.empty() ? "" : "\n") + job.error().message;
     } else {
@@ -70,7 +74,7 @@ Result<std::string> convert_file(const std::filesystem::path& file, std::ostream
   if (!errors.empty()) return Error{ExitCode::kManifest, errors};
   if (converted.empty()) {
     return Error{ExitCode::kManifest,
-                 fmt::format("{}: found no {}, expected one", file.string(), kPyTorchJobKind)};
+                 fmt::format("{}: found no {}, expected one", file, kPyTorchJobKind)};
   }
   return converted;
 }
@@ -78,7 +82,8 @@ Result<std::string> convert_file(const std::filesystem::path& file, std::ostream
 void add_convert_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("convert", "Translate a PyTorchJob into a TrainJob");
   auto options = std::make_shared<ConvertOptions>();
-  command->add_option("FILE", options->file, "Manifest of a PyTorchJob")->required();
+  command->add_option("FILE", options->file, "Manifest of a PyTorchJob; -: standard input")
+      ->required();
   command->add_option("-o,--output", options->output,
                       "File to write; default: standard output. An existing file is replaced");
   command->callback([options, &exit_code] {

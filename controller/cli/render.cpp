@@ -5,12 +5,12 @@
 #include <iostream>
 #include <memory>
 
-#include "common/base/files.h"
 #include "common/contract/ports.h"
 #include "common/json/yaml.h"
 #include "controller/api/encode.h"
 #include "controller/api/validate.h"
 #include "controller/cli/gang_scheduler_option.h"
+#include "controller/cli/manifest.h"
 #include "controller/cli/remarks.h"
 #include "controller/cluster/gang_scheduler.h"
 #include "controller/cluster/objects.h"
@@ -29,14 +29,14 @@ struct RenderOptions {
 
 }  // namespace
 
-Result<std::string> render_file(const std::filesystem::path& file, std::ostream& err,
+Result<std::string> render_file(const std::filesystem::path& path, std::ostream& err,
                                 const std::string& rendezvous, const std::string& gang_scheduler) {
-  Result<std::string> text = read_file(file, kMaxManifestBytes, ExitCode::kManifest);
-  if (!text.ok()) return text.error();
-  Result<api::ValidatedJob> checked =
-      api::check_manifest(*text, file.string(), api::Target::kCluster);
+  const Result<Manifest> manifest = read_manifest(path);
+  if (!manifest.ok()) return manifest.error();
+  const auto& [file, text] = *manifest;
+  Result<api::ValidatedJob> checked = api::check_manifest(text, file, api::Target::kCluster);
   if (!checked.ok()) return checked.error();
-  print_warnings(err, checked->warnings, file.string());
+  print_warnings(err, checked->warnings, file);
   api::TrainJob& job = checked->job;
   job.metadata.name = api::sample_name(job.metadata);
   if (job.metadata.uid.empty()) job.metadata.uid = api::kSampleUid;
@@ -64,7 +64,8 @@ void add_render_command(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("render", "Print the objects that the operator creates for a TrainJob");
   auto options = std::make_shared<RenderOptions>();
-  command->add_option("FILE", options->file, "Manifest of a TrainJob")->required();
+  command->add_option("FILE", options->file, "Manifest of a TrainJob; -: standard input")
+      ->required();
   command
       ->add_option("--rendezvous", options->rendezvous,
                    "HOST:PORT at which workers connect to the operator")

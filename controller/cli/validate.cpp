@@ -7,7 +7,6 @@
 #include <memory>
 #include <utility>
 
-#include "common/base/files.h"
 #include "common/base/printable.h"
 #include "common/base/strings.h"
 #include "common/contract/labels.h"
@@ -182,12 +181,10 @@ bool validate_pytorchjob(Document document, const std::string& file, std::ostrea
   return true;
 }
 
-// Prints the findings. Returns true if all jobs in the file are valid.
-bool validate_file(const std::filesystem::path& path, std::ostream& out, std::ostream& err) {
-  const std::string file = path.string();
-  const Result<std::string> text = read_file(path, kMaxManifestBytes, ExitCode::kManifest);
-  if (!text.ok()) return print(err, text.error().message), false;
-  std::vector<Document> documents = api::read_objects(*text);
+// Prints the findings. Returns true if all jobs in the manifest are valid.
+bool validate_manifest(const Manifest& manifest, std::ostream& out, std::ostream& err) {
+  const std::string& file = manifest.file;
+  std::vector<Document> documents = api::read_objects(manifest.text);
   bool all = true;
   std::size_t jobs = 0;
   for (Document& document : documents) {
@@ -247,14 +244,26 @@ ExitCode check_in_cluster(kube::Client& client, const kube::ClusterConfig& confi
 
 }  // namespace
 
-int validate_files(const std::vector<std::filesystem::path>& files, std::ostream& out,
+int validate_files(const std::vector<std::filesystem::path>& files,
+                   const std::optional<ClusterOptions>& cluster, std::ostream& out,
                    std::ostream& err) {
+  std::vector<Manifest> manifests;
   bool all = true;
-  for (const std::filesystem::path& file : files) all = validate_file(file, out, err) && all;
-  return static_cast<int>(all ? ExitCode::kOk : ExitCode::kManifest);
+  for (const std::filesystem::path& file : files) {
+    Result<Manifest> manifest = read_manifest(file);
+    if (!manifest.ok()) {
+      print(err, manifest.error().message);
+      all = false;
+      continue;
+    }
+    all = validate_manifest(*manifest, out, err) && all;
+    manifests.push_back(std::move(manifest).value());
+  }
+  if (!all) return static_cast<int>(ExitCode::kManifest);
+  return cluster ? validate_in_cluster(manifests, *cluster, out, err) : 0;
 }
 
-int validate_in_cluster(const std::vector<std::filesystem::path>& files,
+int validate_in_cluster(const std::vector<Manifest>& manifests,
                         const ClusterOptions& cluster_options, std::ostream& out,
                         std::ostream& err) {
   kube::ConfigSources sources = kube::config_sources_from_environment();
@@ -269,23 +278,16 @@ int validate_in_cluster(const std::vector<std::filesystem::path>& files,
   const auto add = [&outcome](ExitCode code) {
     if (outcome != ExitCode::kManifest && code != ExitCode::kOk) outcome = code;
   };
-  for (const std::filesystem::path& path : files) {
-    const Result<std::string> text = read_file(path, kMaxManifestBytes, ExitCode::kManifest);
-    if (!text.ok()) {
-      err << text.error().message << '\n';
-      add(ExitCode::kManifest);
-      continue;
-    }
-    for (const Document& document : api::read_objects(*text)) {
+  for (const auto& [file, text] : manifests) {
+    for (const Document& document : api::read_objects(text)) {
       const std::string kind = string_member(document.tree, "kind");
       if (kind == kPyTorchJobKind) {
         err << fmt::format(
             "{}: {} not checked against the cluster; use kubectl create "
             "--dry-run=server\n",
-            path.string(), kind);
+            file, kind);
       } else if (kind == kTrainJobKind || kind.empty()) {
-        add(check_in_cluster(**client, *config, cluster_options, path.string(), document, out,
-                             err));
+        add(check_in_cluster(**client, *config, cluster_options, file, document, out, err));
       }
     }
   }
@@ -301,7 +303,10 @@ void add_validate_command(CLI::App& app, int& exit_code) {
     ClusterOptions cluster_options;
   };
   auto options = std::make_shared<ValidateOptions>();
-  command->add_option("FILE", options->files, "Manifests of TrainJobs and PyTorchJobs")->required();
+  command
+      ->add_option("FILE", options->files,
+                   "Manifests of TrainJobs and PyTorchJobs; -: standard input")
+      ->required();
   CLI::Option* cluster =
       command->add_flag("--cluster", options->cluster,
                         "Also check against a cluster: API server validation, node capacity, "
@@ -327,11 +332,9 @@ void add_validate_command(CLI::App& app, int& exit_code) {
           "kubeconfig")
       ->needs(cluster);
   command->callback([options, &exit_code] {
-    exit_code = validate_files(options->files, std::cout, std::cerr);
-    if (options->cluster && exit_code == 0) {
-      exit_code =
-          validate_in_cluster(options->files, options->cluster_options, std::cout, std::cerr);
-    }
+    exit_code = validate_files(
+        options->files, options->cluster ? std::optional(options->cluster_options) : std::nullopt,
+        std::cout, std::cerr);
   });
 }
 

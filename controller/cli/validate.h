@@ -4,17 +4,16 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iosfwd>
+#include <optional>
+#include <string>
 #include <vector>
+
+#include "controller/cli/manifest.h"
 
 namespace tilewright {
 
 // Registers the subcommand, which sets `exit_code`. Both arguments must outlive the parse.
 void add_validate_command(CLI::App& app, int& exit_code);
-
-// Prints one line per valid job to `out`, errors and warnings to `err`. Returns kManifest if any job
-// is invalid.
-int validate_files(const std::vector<std::filesystem::path>& files, std::ostream& out,
-                   std::ostream& err);
 
 struct ClusterOptions {
   // The defaults are those of kubectl.
@@ -24,11 +23,17 @@ struct ClusterOptions {
   std::string namespace_name;
 };
 
-// Checks the files against a cluster. Prints whether the cluster accepts each job, or that it was
+// Prints one line per valid job to `out`, errors and warnings to `err`. Returns kManifest if a file
+// cannot be read or any job is invalid, else with `cluster` the result of validate_in_cluster().
+int validate_files(const std::vector<std::filesystem::path>& files,
+                   const std::optional<ClusterOptions>& cluster, std::ostream& out,
+                   std::ostream& err);
+
+// Checks the manifests against a cluster. Prints whether the cluster accepts each job, or that it was
 // only partly checked because the user has no permission for the rest. Returns kManifest if a job is
 // invalid or the cluster would reject it, kPeerLost if the API server gave no usable response,
 // kUsage if the kubeconfig cannot be used.
-int validate_in_cluster(const std::vector<std::filesystem::path>& files,
+int validate_in_cluster(const std::vector<Manifest>& manifests,
                         const ClusterOptions& cluster_options, std::ostream& out,
                         std::ostream& err);
 

@@ -1,12 +1,15 @@
 #include "controller/cli/validate.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <sstream>
 
 #include "common/base/exit_codes.h"
+#include "common/base/file_descriptor.h"
 #include "controller/cli/convert.h"
 #include "controller/cli/render.h"
 #include "tests/support/paths.h"
@@ -27,13 +30,25 @@ class Cli : public ::testing::Test {
     return path;
   }
   int validate(const std::vector<std::filesystem::path>& files) {
-    return validate_files(files, out_, err_);
+    return validate_files(files, std::nullopt, out_, err_);
   }
 
   tilewright::testing::TemporaryDirectory directory_;
   std::ostringstream out_;
   std::ostringstream err_;
 };
+
+// As after a pipe from `kubectl get -o yaml`.
+TEST_F(Cli, ReadsAManifestFromStandardInput) {
+  const FileDescriptor before(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
+  const FileDescriptor input(open(file("job.yaml", kManifest).c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(dup2(input.get(), STDIN_FILENO), STDIN_FILENO);
+  const Result<Manifest> manifest = read_manifest("-");
+  dup2(before.get(), STDIN_FILENO);
+  ASSERT_TRUE(manifest.ok()) << manifest.error().message;
+  EXPECT_EQ(manifest->file, "standard input");
+  EXPECT_EQ(manifest->text, kManifest);
+}
 
 TEST_F(Cli, ValidateSummarizesAValidManifest) {
   const auto good = file("good.yaml", kManifest);
@@ -65,7 +80,7 @@ current-context: test
     server_ = server.url();
     out_.str("");
     err_.str("");
-    return validate_in_cluster({file("job.yaml", kManifest)}, options, out_, err_);
+    return validate_in_cluster({{"job.yaml", kManifest}}, options, out_, err_);
   }
   // The API server's response to a user without a role.
   static std::string denial(const std::string& verb) {
@@ -90,8 +105,7 @@ TEST_F(ClusterCli, ValidateFailsIfTheServerDoesNotAnswerTheDryRun) {
 
 TEST_F(ClusterCli, ValidateSaysThatAJobWithoutADryRunWasOnlyPartlyChecked) {
   EXPECT_EQ(validate_against(403, denial("create")), 0) << err_.str();
-  EXPECT_EQ(out_.str(), (directory_.path() / "job.yaml").string() + ": only partly checked by " +
-                            server_ + " in namespace default\n");
+  EXPECT_EQ(out_.str(), "job.yaml: only partly checked by " + server_ + " in namespace default\n");
   EXPECT_NE(err_.str().find("job.yaml: not checked: whether the API server accepts the job (no "
                             "permission to check it): "),
             std::string::npos)
