@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -30,7 +31,7 @@ EventLoop::~EventLoop() {
 }
 
 void EventLoop::start(std::function<MonotonicTime()> next_wake,
-                      std::function<void(MonotonicTime wanted)> iterate) {
+                      std::function<void(Duration gap)> iterate) {
   next_wake_ = std::move(next_wake);
   iterate_ = std::move(iterate);
   thread_ = std::thread([this] { run(); });
@@ -38,13 +39,20 @@ void EventLoop::start(std::function<MonotonicTime()> next_wake,
 
 void EventLoop::run() {
   std::unique_lock lock(mutex_);
+  MonotonicTime last = monotonic_now(), last_of_clock = clock_.now();
   while (!stop_) {
-    const MonotonicTime wanted = next_wake_();
+    const MonotonicTime now = clock_.now();
+    const MonotonicTime wake = std::min(next_wake_(), now + kMaxWait);
     lock.unlock();
     pollfd any_input{epoll_.get(), POLLIN, 0};
-    poll(&any_input, 1, poll_timeout(wanted, clock_.now()));  // SIGCONT may interrupt it
+    poll(&any_input, 1, poll_timeout(wake, now));  // SIGCONT may interrupt it
     lock.lock();
-    iterate_(wanted);
+    // A clock that a test advances has not passed while the thread did not run, and the reverse.
+    const Duration passed = monotonic_now() - last, passed_of_clock = clock_.now() - last_of_clock;
+    last += passed;
+    last_of_clock += passed_of_clock;
+    const Duration gap = std::min(passed, passed_of_clock);
+    iterate_(gap > kMaxWait + kStallThreshold ? gap : Duration::zero());
   }
 }
 

@@ -29,10 +29,15 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Starts the thread. It calls `next_wake` for the time until which it waits, waits, and calls
-  // `iterate` with that time, again and again.
-  void start(std::function<MonotonicTime()> next_wake,
-             std::function<void(MonotonicTime wanted)> iterate);
+  // One wait takes at most kMaxWait; if kStallThreshold more pass between two iterations, the thread
+  // did not run (SIGSTOP, CPU throttling, a suspended machine). Above the delays of a busy machine.
+  static constexpr Duration kMaxWait = std::chrono::seconds(1);
+  static constexpr Duration kStallThreshold = std::chrono::seconds(1);
+
+  // Starts the thread. It calls `next_wake` for the time until which it waits, waits until then or for
+  // kMaxWait, and calls `iterate`, again and again. `gap`: zero, or the time since the last iteration
+  // if the thread did not run.
+  void start(std::function<MonotonicTime()> next_wake, std::function<void(Duration gap)> iterate);
   // Ends the wait. Any thread, with or without the mutex.
   void wake() { wake_up_.signal(); }
 
@@ -54,7 +59,7 @@ class EventLoop {
   const FileDescriptor epoll_;
   WakeUp wake_up_;
   std::function<MonotonicTime()> next_wake_;
-  std::function<void(MonotonicTime)> iterate_;
+  std::function<void(Duration)> iterate_;
   bool stop_ = false;
   std::thread thread_;
 };

@@ -26,9 +26,6 @@ namespace {
 constexpr Duration kLingerTimeout = std::chrono::seconds(2);
 // Pause after accept() fails, most likely because file descriptors ran out.
 constexpr Duration kAcceptPause = std::chrono::seconds(1);
-// The loop was not running if it wakes this much later than it asked for. Above the delays of a
-// busy machine, below every timeout of a member.
-constexpr Duration kStallThreshold = std::chrono::seconds(1);
 constexpr net::EventLoop::Id kListenerId = net::EventLoop::kFirstId;
 
 // Of the members, and of those of the current epoch that have not reconnected yet.
@@ -90,9 +87,9 @@ class Server::Impl {
     TokenBucket messages;
   };
 
-  void iterate(MonotonicTime wanted);
-  // Sets now_. A wake-up long after `wanted` shows that this thread did not run.
-  void begin_iteration(MonotonicTime wanted);
+  void iterate(Duration gap);
+  // Sets now_, and moves deadlines by the time that this thread did not run.
+  void begin_iteration(Duration gap);
   void read_all();
   void serve_deadlines();
   MonotonicTime next_wake() const;
@@ -384,11 +381,11 @@ Server::Impl::Impl(const Options& options, net::Listener listener, std::shared_p
 }
 
 void Server::Impl::start() {
-  loop_.start([this] { return next_wake(); }, [this](MonotonicTime wanted) { iterate(wanted); });
+  loop_.start([this] { return next_wake(); }, [this](Duration gap) { iterate(gap); });
 }
 
-void Server::Impl::iterate(MonotonicTime wanted) {
-  begin_iteration(wanted);
+void Server::Impl::iterate(Duration gap) {
+  begin_iteration(gap);
   read_all();
   serve_deadlines();
   answer_index_requests();
@@ -396,11 +393,10 @@ void Server::Impl::iterate(MonotonicTime wanted) {
   while (!dirty_.empty()) flush(*dirty_.begin());
 }
 
-void Server::Impl::begin_iteration(MonotonicTime wanted) {
-  const MonotonicTime last = std::exchange(now_, clock_.now());
-  if (now_ - std::max(wanted, last) <= kStallThreshold) return;
+void Server::Impl::begin_iteration(Duration gap) {
+  now_ = clock_.now();
+  if (gap == Duration::zero()) return;
   // The stall may have begun at any time since the last iteration.
-  const Duration gap = now_ - last;
   log_->warn(
       "rendezvous: the coordinator did not run for up to {:.1f} s; deadlines move by this "
       "time",

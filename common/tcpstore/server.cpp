@@ -171,7 +171,7 @@ Server::Impl::Impl(const Options& options, StoreFor store_for, net::Listener lis
       now_(clock_.now()),
       loop_(clock_, mutex_) {
   loop_.watch(kListenerId, listener_.fd(), EPOLLIN);
-  loop_.start([this] { return next_wake(); }, [this](MonotonicTime) { iterate(); });
+  loop_.start([this] { return next_wake(); }, [this](Duration) { iterate(); });
 }
 
 void Server::Impl::iterate() {

@@ -20,13 +20,14 @@ class EventLoopTest : public ::testing::Test {
 
   void start() {
     loop_.start([this] { return deadline_; },
-                [this](MonotonicTime) {
+                [this](Duration gap) {
                   loop_.take_events([this](EventLoop::Id id, std::uint32_t) { seen_.insert(id); });
                   if (clock_.now() >= deadline_) {
                     ++deadlines_;
                     deadline_ = MonotonicTime::max();
                   }
                   ++iterations_;
+                  gap_ = std::max(gap_, gap);
                   changed_.notify_all();
                 });
   }
@@ -48,6 +49,7 @@ class EventLoopTest : public ::testing::Test {
   std::set<EventLoop::Id> seen_;
   int deadlines_ = 0;
   int iterations_ = 0;
+  Duration gap_{};  // the longest
   EventLoop loop_;
 };
 
@@ -66,6 +68,20 @@ TEST_F(EventLoopTest, RunsWhenAnotherThreadWakesIt) {
     loop_.wake();
     EXPECT_TRUE(wait_until([&] { return iterations_ >= i; }));
   }
+}
+
+// That it did not run is only known if it wakes without a deadline or an event.
+TEST_F(EventLoopTest, RunsAtLeastEachSecond) {
+  start();
+  EXPECT_TRUE(wait_until([this] { return iterations_ >= 2; }));
+}
+
+TEST_F(EventLoopTest, AnAdvanceOfTheClockIsNoStall) {
+  start();
+  clock_.advance(seconds(60));
+  ASSERT_TRUE(wait_until([this] { return deadlines_ == 1; }));
+  const std::scoped_lock lock(mutex_);
+  EXPECT_EQ(gap_, Duration::zero());
 }
 
 TEST_F(EventLoopTest, ReportsEachReadyDescriptor) {
