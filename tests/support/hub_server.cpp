@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kTimeout{20};
+constexpr std::chrono::seconds kTimeout{180};
 
 std::string git_object_id(const std::string& content) {
   const std::string object = fmt::format("blob {}", content.size()) + '\0' + content;

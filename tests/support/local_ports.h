@@ -38,22 +38,29 @@ inline int free_port() {
 // connection to it is refused.
 class ReservedPort {
  public:
-  ReservedPort() : socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const int on = 1, off = 0;
-    setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    setsockopt(socket_.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    sockaddr_in6 address{};
-    address.sin6_family = AF_INET6;
-    socklen_t size = sizeof(address);
-    auto* raw = reinterpret_cast<sockaddr*>(&address);
-    if (bind(socket_.get(), raw, size) != 0 || getsockname(socket_.get(), raw, &size) != 0)
+  ReservedPort() {
+    if (!reserve(AF_INET6) && !reserve(AF_INET))  // without IPv6
       throw std::runtime_error("no port is free on all addresses");
-    number_ = ntohs(address.sin6_port);
   }
 
   std::uint16_t number() const { return number_; }
 
  private:
+  bool reserve(sa_family_t family) {
+    socket_ = FileDescriptor(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int on = 1, off = 0;
+    setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(socket_.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    sockaddr_in6 address{};  // its port is where that of sockaddr_in is
+    address.sin6_family = family;
+    socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    auto* raw = reinterpret_cast<sockaddr*>(&address);
+    if (bind(socket_.get(), raw, size) != 0 || getsockname(socket_.get(), raw, &size) != 0)
+      return false;
+    number_ = ntohs(address.sin6_port);
+    return true;
+  }
+
   FileDescriptor socket_;
   std::uint16_t number_ = 0;
 };

@@ -25,7 +25,7 @@ namespace tilewright::testing {
 
 class TcpStoreClient {
  public:
-  static constexpr std::chrono::seconds kTimeout{20};
+  static constexpr std::chrono::seconds kTimeout{60};
 
   // `from`: the local address, by which the server selects the store.
   explicit TcpStoreClient(const net::Address& server, const std::string& from = "127.0.0.1")

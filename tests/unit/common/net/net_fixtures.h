@@ -17,7 +17,7 @@
 namespace tilewright::net {
 
 // A generous deadline: it only ends a test that would otherwise hang.
-inline Wait soon() { return within(std::chrono::seconds(20)); }
+inline Wait soon() { return within(std::chrono::seconds(60)); }
 
 inline Listener loopback_listener() {
   return std::move(Listener::bind({"127.0.0.1", 0})).or_throw();

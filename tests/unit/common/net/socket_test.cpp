@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/local_ports.h"
 #include "tests/unit/common/net/net_fixtures.h"
 
 namespace tilewright::net {
@@ -68,6 +69,7 @@ TEST(Socket, ReadTimesOutAndReportsProgress) {
   auto [client, server] = connected_pair();
   ASSERT_TRUE(client.write_all(bytes_of("abc"), soon()).ok());
   std::byte buffer[8];
+  ASSERT_EQ(wait_ready(server.fd(), POLLIN, soon()), Ready::kYes);
   const auto status = server.read_exact(buffer, within(milliseconds(30)));
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ExitCode::kPeerLost);
@@ -160,11 +162,8 @@ TEST(Socket, TryCallsDoNotBlock) {
 }
 
 TEST(Connect, RetriesUntilThePeerListens) {
-  Address address;
-  {
-    const Listener closed = loopback_listener();
-    address = closed.local_address();
-  }
+  const testing::ReservedPort port;
+  const Address address{"127.0.0.1", port.number()};
   EXPECT_FALSE(connect_to(address, soon()).ok());  // refused at once without a retry
   auto later = std::async(std::launch::async,
                           [address] { return connect_to(address, soon(), Retry::kUntilDeadline); });
@@ -210,11 +209,8 @@ TEST(Connect, TriesAgainIfThePeerDoesNotAnswer) {
 }
 
 TEST(Connect, FailsOnTimeoutOrCancelAndNamesTheAddress) {
-  Address address;
-  {
-    const Listener closed = loopback_listener();
-    address = closed.local_address();
-  }
+  const testing::ReservedPort port;
+  const Address address{"127.0.0.1", port.number()};
   auto socket = connect_to(address, within(milliseconds(30)), Retry::kUntilDeadline);
   ASSERT_FALSE(socket.ok());
   EXPECT_EQ(socket.error().code, ExitCode::kPeerLost);
@@ -252,16 +248,20 @@ TEST(Listener, AcceptsAFloodInParts) {
   Listener listener = Listener::bind({"127.0.0.1", 0}).or_throw();
   std::vector<Socket> clients, accepted;
   for (int i = 0; i < 100; ++i) {
-    clients.push_back(
-        connect_to(listener.local_address(), within(std::chrono::seconds(5))).or_throw());
+    clients.push_back(connect_to(listener.local_address(), soon()).or_throw());
   }
   const auto accept = [&] {
     accepted.clear();
     EXPECT_TRUE(listener.accept_some([&](Socket one) { accepted.push_back(std::move(one)); }).ok());
     return accepted.size();
   };
-  EXPECT_EQ(accept(), 64U);
-  EXPECT_EQ(accept(), 36U);
+  std::size_t all = 0;
+  while (all < clients.size()) {
+    ASSERT_EQ(wait_ready(listener.fd(), POLLIN, soon()), Ready::kYes);
+    const std::size_t some = accept();
+    EXPECT_LE(some, 64U);
+    all += some;
+  }
   EXPECT_EQ(accept(), 0U);
 }
 

@@ -17,7 +17,20 @@ namespace {
 
 using std::chrono::seconds;
 
+// A test that expects SIGHUP may itself run under nohup.
+class DefaultHangUp {
+ public:
+  DefaultHangUp() : before_(signal(SIGHUP, SIG_DFL)) {}
+  ~DefaultHangUp() { signal(SIGHUP, before_); }
+  DefaultHangUp(const DefaultHangUp&) = delete;
+  DefaultHangUp& operator=(const DefaultHangUp&) = delete;
+
+ private:
+  void (*before_)(int);
+};
+
 TEST(Signals, ArePendingUntilRead) {
+  const DefaultHangUp hang_up;
   Signals signals = Signals::install().or_throw();
   EXPECT_FALSE(signals.next());
   raise(SIGHUP);
@@ -60,6 +73,7 @@ TEST(StopSignals, AnOutputWithoutAReaderDoesNotEndTheProcess) {
 }
 
 TEST(StopSignals, ASignalSetsTheFlagAndTheCancelToken) {
+  const DefaultHangUp hang_up;
   for (const auto& [number, code] : {std::pair(SIGTERM, ExitCode::kTerminated),
                                      {SIGINT, ExitCode::kInterrupted},
                                      {SIGHUP, ExitCode::kTerminated}}) {

@@ -31,6 +31,7 @@ using tilewright::testing::ManualClock;
 
 inline constexpr const char* kUid = "job-1";
 inline constexpr Duration kQuietPeriod = seconds(3);
+inline constexpr Duration kSoon = seconds(60);  // only ends a test that would otherwise hang
 inline constexpr const char* kSecret = "0123456789abcdef0123456789abcdef";
 
 inline net::SecretKey key(const std::string& text = kSecret) {
@@ -73,7 +74,7 @@ inline std::unique_ptr<Client> client(const Client::Options& options,
 }
 
 inline std::future<Result<Assignment>> join_later(Client& member, std::int64_t checkpoint = -1,
-                                                  Duration within = seconds(20)) {
+                                                  Duration within = kSoon) {
   return std::async(std::launch::async,
                     [&member, checkpoint, within] { return member.join(checkpoint, in(within)); });
 }
@@ -85,7 +86,7 @@ inline bool wait_for_epoch_end(Client& member, Duration within) {
 
 // Waits for changes until the condition holds.
 template <typename Condition>
-bool eventually(Server& server, Condition condition, Duration within = seconds(20)) {
+bool eventually(Server& server, Condition condition, Duration within = kSoon) {
   const MonotonicTime deadline = in(within);
   while (!condition(server.snapshot(kUid).value())) {
     if (net::wait_ready(server.changes().fd(), POLLIN, deadline) != net::Ready::kYes) return false;
@@ -111,7 +112,8 @@ inline bool has_disconnected(const Snapshot& snapshot) {
 
 // A server and `count` clients in one epoch.
 struct Running {
-  explicit Running(const Settings& job, int count) : server(serve(job, clock)) {
+  Running(const Settings& job, int count, std::uint16_t port = 0)
+      : server(serve(job, clock, port)) {
     std::vector<std::future<Result<Assignment>>> joins;
     for (int i = 0; i < count; ++i) {
       members.push_back(client(options(*server, i)));
@@ -136,24 +138,24 @@ class RawMember {
  public:
   RawMember(const Server& server, const std::string& secret = kSecret,
             const std::string& uid = kUid, int version = kProtocolVersion)
-      : RawMember(net::connect_to({"127.0.0.1", server.address().port}, net::within(seconds(5)))
-                      .or_throw(),
-                  secret, uid, version) {}
+      : RawMember(
+            net::connect_to({"127.0.0.1", server.address().port}, net::within(kSoon)).or_throw(),
+            secret, uid, version) {}
   explicit RawMember(net::Socket socket, const std::string& secret = kSecret,
                      const std::string& uid = kUid, int version = kProtocolVersion)
       : socket_(std::move(socket)) {
-    net::write_message(socket_, encode_hello(uid, version), net::within(seconds(5))).or_throw();
+    net::write_message(socket_, encode_hello(uid, version), net::within(kSoon)).or_throw();
     authenticated_ = net::authenticate(socket_, net::Role::kClient, key(secret), proof_context(uid),
-                                       net::within(seconds(5)));
+                                       net::within(kSoon));
   }
   void send(const std::string& message) {
-    net::write_message(socket_, message, net::within(seconds(5))).or_throw();
+    net::write_message(socket_, message, net::within(kSoon)).or_throw();
   }
   void send_bytes(const std::string& bytes) {
-    socket_.write_all(std::as_bytes(std::span(bytes)), net::within(seconds(20))).or_throw();
+    socket_.write_all(std::as_bytes(std::span(bytes)), net::within(kSoon)).or_throw();
   }
   std::string receive() {
-    return net::read_message(socket_, kMaxMessageBytes, net::within(seconds(20))).or_throw();
+    return net::read_message(socket_, kMaxMessageBytes, net::within(kSoon)).or_throw();
   }
   bool has_input() const {
     return net::wait_ready(socket_.fd(), POLLIN, monotonic_now()) == net::Ready::kYes;

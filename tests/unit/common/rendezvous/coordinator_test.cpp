@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "common/rendezvous/report_failure.h"
+#include "tests/support/local_ports.h"
 #include "tests/unit/common/net/net_fixtures.h"
 #include "tests/unit/common/net/relay.h"
 #include "tests/unit/common/rendezvous/coordinator_fixtures.h"
@@ -65,8 +66,8 @@ TEST(Coordinator, PublishesMemberProgress) {
 TEST(Coordinator, ALostMemberEndsTheEpochAndTheNextOneForms) {
   Running job(settings(1, 3, 3), 3);
   job.lose(2);
-  ASSERT_TRUE(wait_for_epoch_end(*job.members[0], seconds(5)));
-  ASSERT_TRUE(wait_for_epoch_end(*job.members[1], seconds(5)));
+  ASSERT_TRUE(wait_for_epoch_end(*job.members[0], kSoon));
+  ASSERT_TRUE(wait_for_epoch_end(*job.members[1], kSoon));
   EXPECT_THAT(job.members[0]->reason(), HasSubstr("worker 2"));
   auto first = join_later(*job.members[0], 5);
   auto second = join_later(*job.members[1], 9);
@@ -114,8 +115,8 @@ TEST(Coordinator, TheExitOfAWorkerEndsTheEpochAtOnce) {
 
 TEST(Coordinator, LeaveReportsItsReason) {
   Running job(settings(1, 2, 2), 2);
-  job.members[1]->leave("stopped by SIGTERM", in(seconds(5)));
-  ASSERT_TRUE(wait_for_epoch_end(*job.members[0], seconds(5)));
+  job.members[1]->leave("stopped by SIGTERM", in(kSoon));
+  ASSERT_TRUE(wait_for_epoch_end(*job.members[0], kSoon));
   EXPECT_THAT(job.members[0]->reason(), HasSubstr("stopped by SIGTERM"));
   EXPECT_EQ(job.server->snapshot(kUid)->losses[0].lost.kind, LossKind::kLeft);
 }
@@ -130,7 +131,7 @@ TEST(Coordinator, AMemberMayLeaveWhileItsAssignmentIsInFlight) {
   const auto zero = client(options(*server, 0));
   ASSERT_EQ(zero->join(-1, in(seconds(20))).or_throw().world, 2);
   leaving.send(R"({"type": "leave", "epoch": 0, "reason": "stopped by SIGTERM"})");
-  ASSERT_TRUE(wait_for_epoch_end(*zero, seconds(5)));
+  ASSERT_TRUE(wait_for_epoch_end(*zero, kSoon));
   EXPECT_THAT(zero->reason(), HasSubstr("worker 1 was lost (left): stopped by SIGTERM"));
   EXPECT_EQ(zero->join(-1, in(seconds(20))).or_throw().world, 1);
 }
@@ -173,7 +174,7 @@ TEST(Coordinator, CallsTheEpochEndHandlerOnce) {
   job.members[0]->on_epoch_end([&](const std::string& reason) { reported.set_value(reason); });
   job.lose(1);
   auto reason = reported.get_future();
-  ASSERT_EQ(reason.wait_for(seconds(5)), std::future_status::ready);
+  ASSERT_EQ(reason.wait_for(kSoon), std::future_status::ready);
   EXPECT_THAT(reason.get(), HasSubstr("worker 1"));
   bool at_once = false;
   job.members[0]->on_epoch_end([&](const std::string&) { at_once = true; });
@@ -183,7 +184,7 @@ TEST(Coordinator, CallsTheEpochEndHandlerOnce) {
   job.members[0]->on_epoch_end([&](const std::string&) { ADD_FAILURE() << "removed handler"; });
   job.members[0]->on_epoch_end({});
   job.server->remove_job(kUid, "deleted");
-  EXPECT_TRUE(wait_for_epoch_end(*job.members[0], seconds(5)));
+  EXPECT_TRUE(wait_for_epoch_end(*job.members[0], kSoon));
 }
 
 TEST(Coordinator, AMemberWithoutHeartbeatsIsLost) {
@@ -204,7 +205,7 @@ TEST(Coordinator, AMemberWithoutHeartbeatsIsLost) {
   clock.advance(seconds(4));
   ASSERT_TRUE(wait_for_epoch_end(*living, seconds(20)));
   EXPECT_THAT(living->reason(), HasSubstr("worker 1 was lost (heartbeats missed)"));
-  EXPECT_TRUE(silent.is_closed_within(seconds(5)));
+  EXPECT_TRUE(silent.is_closed_within(kSoon));
 }
 
 TEST(Coordinator, ANewMemberJoinsAtAStepBoundary) {
@@ -214,7 +215,7 @@ TEST(Coordinator, ANewMemberJoinsAtAStepBoundary) {
   ASSERT_TRUE(
       eventually(*job.server, [](const Snapshot& s) { return s.phase == Phase::kDraining; }));
   auto reform_requested = [&](Client& member) {
-    const MonotonicTime deadline = in(seconds(5));
+    const MonotonicTime deadline = in(kSoon);
     while (!member.reform_requested() && monotonic_now() < deadline) std::this_thread::yield();
     return member.reform_requested();
   };
@@ -247,13 +248,13 @@ TEST(Coordinator, WaitsForAWorkerThatIsBeingRestarted) {
 }
 
 TEST(Coordinator, ACoordinatorRestartDoesNotEndTheEpoch) {
-  Running job(settings(1, 2, 2), 2);
-  const std::uint16_t port = job.server->address().port;
+  const testing::ReservedPort port;
+  Running job(settings(1, 2, 2), 2, port.number());
   for (const Epoch last_epoch : {Epoch{0}, Epoch{1}}) {
     job.server.reset();
     while (job.members[0]->connected()) std::this_thread::yield();
     EXPECT_FALSE(job.members[0]->epoch_ended());
-    job.server = serve(settings(1, 2, 2), job.clock, port, last_epoch);
+    job.server = serve(settings(1, 2, 2), job.clock, port.number(), last_epoch);
     ASSERT_TRUE(eventually(*job.server, [](const Snapshot& snapshot) {
       return snapshot.phase == Phase::kRunning && snapshot.members.size() == 2;
     }));
@@ -264,19 +265,19 @@ TEST(Coordinator, ACoordinatorRestartDoesNotEndTheEpoch) {
   EXPECT_FALSE(job.members[0]->epoch_ended());
   // The new coordinator handles a loss.
   job.lose(1);
-  ASSERT_TRUE(wait_for_epoch_end(*job.members[0], seconds(5)));
+  ASSERT_TRUE(wait_for_epoch_end(*job.members[0], kSoon));
   EXPECT_EQ(join_later(*job.members[0]).get().or_throw().epoch, 2u);
 }
 
 TEST(Coordinator, AWaitingMemberSurvivesACoordinatorRestart) {
   ManualClock clock;
-  auto server = serve(settings(2, 2, 2), clock);
+  const testing::ReservedPort port;
+  auto server = serve(settings(2, 2, 2), clock, port.number());
   auto first = client(options(*server, 0));
   auto joined = join_later(*first);
   ASSERT_TRUE(eventually(*server, [](const Snapshot& s) { return s.members.size() == 1; }));
-  const std::uint16_t port = server->address().port;
   server.reset();
-  server = serve(settings(2, 2, 2), clock, port);
+  server = serve(settings(2, 2, 2), clock, port.number());
   auto second = client(options(*server, 1));
   EXPECT_EQ(join_later(*second).get().or_throw().world, 2);
   EXPECT_EQ(joined.get().or_throw().rank, 0);
@@ -302,13 +303,11 @@ TEST(Coordinator, TheClientReconnectsWhenTheCoordinatorHangs) {
       clock.advance(hung.coordinator_timeout);
     }
     net::Socket socket = net::accept_from(listener);
-    ASSERT_EQ(
-        decode_hello(net::read_message(socket, kMaxHelloBytes, net::within(seconds(5))).or_throw())
-            .value()
-            .job_uid,
-        kUid);
-    net::authenticate(socket, net::Role::kServer, key(), proof_context(kUid),
-                      net::within(seconds(5)))
+    ASSERT_EQ(decode_hello(net::read_message(socket, kMaxHelloBytes, net::within(kSoon)).or_throw())
+                  .value()
+                  .job_uid,
+              kUid);
+    net::authenticate(socket, net::Role::kServer, key(), proof_context(kUid), net::within(kSoon))
         .or_throw();
     accepted.push_back(std::move(socket));
   }
@@ -331,7 +330,7 @@ TEST(Coordinator, RejectsAWrongSecret) {
   EXPECT_THAT(message, HasSubstr("secret"));
   EXPECT_TRUE(server->snapshot(kUid)->members.empty());
   auto friendly = client(options(*server, 0));
-  EXPECT_TRUE(friendly->join(-1, in(seconds(5))).ok());
+  EXPECT_TRUE(friendly->join(-1, in(kSoon)).ok());
 }
 
 TEST(Coordinator, RejectsTheSecretOfAnotherJob) {
@@ -342,7 +341,7 @@ TEST(Coordinator, RejectsTheSecretOfAnotherJob) {
   EXPECT_FALSE(RawMember(*server, kSecret, "job-2").authenticated().ok());
   EXPECT_FALSE(RawMember(*server, kSecret, "job-3").authenticated().ok());
   auto member = client(options(*server, 0));
-  EXPECT_TRUE(member->join(-1, in(seconds(5))).ok());
+  EXPECT_TRUE(member->join(-1, in(kSoon)).ok());
   EXPECT_EQ(server->snapshot("job-2")->members.size(), 0u);
   EXPECT_FALSE(server->snapshot("job-3"));
 }
@@ -351,12 +350,12 @@ TEST(Coordinator, ARestartedProcessReplacesTheOldOneWhichIsFenced) {
   Running job(settings(1, 2, 2), 2);
   auto successor = client(options(*job.server, 1));
   auto joined = join_later(*successor);
-  ASSERT_TRUE(wait_for_epoch_end(*job.members[1], seconds(5)));
-  const auto old = job.members[1]->join(-1, in(seconds(5)));
+  ASSERT_TRUE(wait_for_epoch_end(*job.members[1], kSoon));
+  const auto old = job.members[1]->join(-1, in(kSoon));
   EXPECT_EQ(old.error().code, ExitCode::kReplaced);
   EXPECT_THAT(old.error().message, HasSubstr("newer process"));
-  ASSERT_TRUE(wait_for_epoch_end(*job.members[0], seconds(5)));
-  EXPECT_EQ(job.members[0]->join(-1, in(seconds(5))).or_throw().world, 2);
+  ASSERT_TRUE(wait_for_epoch_end(*job.members[0], kSoon));
+  EXPECT_EQ(job.members[0]->join(-1, in(kSoon)).or_throw().world, 2);
   EXPECT_EQ(joined.get().or_throw().rank, 1);
 }
 
@@ -452,32 +451,32 @@ TEST(Coordinator, AJobContinuesWithoutAHostThatHasNotTrainedIfTheOthersSuffice) 
       EXPECT_EQ(joins.get().error().message, "other flags");
       EXPECT_TRUE(wait_for_epoch_end(*first, seconds(20)));
     }
-    late->leave("the test ends", in(seconds(5)));
+    late->leave("the test ends", in(kSoon));
   }
 }
 
 TEST(Coordinator, ClosesAfterAllMembersFinish) {
   Running job(settings(1, 2, 2), 2);
-  EXPECT_TRUE(job.members[1]->finish(in(seconds(5))).ok());
+  EXPECT_TRUE(job.members[1]->finish(in(kSoon)).ok());
   job.members[1].reset();
-  EXPECT_TRUE(job.members[0]->finish(in(seconds(5))).ok());
+  EXPECT_TRUE(job.members[0]->finish(in(kSoon)).ok());
   job.members[0].reset();
   EXPECT_TRUE(eventually(*job.server, [](const Snapshot& snapshot) {
     return snapshot.phase == Phase::kClosed && snapshot.members.empty();
   }));
   EXPECT_EQ(job.server->snapshot(kUid)->loss_count, 0u);
   auto late = client(options(*job.server, 0));
-  const auto joined = late->join(-1, in(seconds(5)));
+  const auto joined = late->join(-1, in(kSoon));
   EXPECT_EQ(joined.error().code, ExitCode::kOk) << "nothing is left to do";
 }
 
 TEST(Coordinator, FinishWaitsForTheCoordinatorToReturn) {
-  Running job(settings(1, 1, 1), 1);
-  const std::uint16_t port = job.server->address().port;
+  const testing::ReservedPort port;
+  Running job(settings(1, 1, 1), 1, port.number());
   job.server.reset();
   auto finished =
-      std::async(std::launch::async, [&] { return job.members[0]->finish(in(seconds(10))).ok(); });
-  job.server = serve(settings(1, 1, 1), job.clock, port, 1);
+      std::async(std::launch::async, [&] { return job.members[0]->finish(in(kSoon)).ok(); });
+  job.server = serve(settings(1, 1, 1), job.clock, port.number(), 1);
   EXPECT_TRUE(finished.get());
   EXPECT_TRUE(eventually(*job.server, [](const Snapshot& s) { return s.phase == Phase::kClosed; }));
 }
@@ -488,11 +487,11 @@ TEST(Coordinator, MalformedInputDoesNotAffectMembers) {
   for (const std::string& garbage :
        {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100000, '\0'),
         std::string("\xff\xff\xff\xff"), std::string("\x05\x00\x00\x00hello", 9)}) {
-    net::Socket socket = net::connect_to(address, net::within(seconds(5))).or_throw();
+    net::Socket socket = net::connect_to(address, net::within(kSoon)).or_throw();
     [[maybe_unused]] const Status sent =
-        socket.write_all(std::as_bytes(std::span(garbage)), net::within(seconds(5)));
+        socket.write_all(std::as_bytes(std::span(garbage)), net::within(kSoon));
     std::array<std::byte, 64> ignored;
-    while (net::wait_ready(socket.fd(), POLLIN, net::within(seconds(5))) == net::Ready::kYes &&
+    while (net::wait_ready(socket.fd(), POLLIN, net::within(kSoon)) == net::Ready::kYes &&
            socket.try_read(ignored).ok()) {
     }
     EXPECT_TRUE(socket.peer_closed()) << garbage.substr(0, 10);
@@ -504,7 +503,7 @@ TEST(Coordinator, MalformedInputDoesNotAffectMembers) {
     RawMember sender(*job.server);
     ASSERT_TRUE(sender.authenticated().ok());
     sender.send(message);
-    EXPECT_TRUE(sender.is_closed_within(seconds(5))) << message;
+    EXPECT_TRUE(sender.is_closed_within(kSoon)) << message;
   }
   EXPECT_FALSE(job.members[0]->epoch_ended());
   EXPECT_TRUE(job.members[0]->connected());
@@ -535,7 +534,7 @@ TEST(Coordinator, TellsAProcessOfAnotherProtocolVersionBothVersions) {
             fmt::format("this process uses version {} of the rendezvous protocol, the coordinator "
                         "version {}; expected the same release of Tilewright for both",
                         kProtocolVersion + 1, kProtocolVersion));
-  EXPECT_TRUE(newer.is_closed_within(seconds(5)));
+  EXPECT_TRUE(newer.is_closed_within(kSoon));
   EXPECT_EQ(job.server->snapshot(kUid)->refused, 1U);
   EXPECT_FALSE(job.members[0]->epoch_ended());
 }
@@ -543,8 +542,8 @@ TEST(Coordinator, TellsAProcessOfAnotherProtocolVersionBothVersions) {
 TEST(Coordinator, RemovingAJobReportsTheReasonToItsMembers) {
   Running job(settings(1, 1, 1), 1);
   job.server->remove_job(kUid, "the job was deleted");
-  ASSERT_TRUE(wait_for_epoch_end(*job.members[0], seconds(5)));
-  EXPECT_EQ(job.members[0]->join(-1, in(seconds(5))).error().message, "the job was deleted");
+  ASSERT_TRUE(wait_for_epoch_end(*job.members[0], kSoon));
+  EXPECT_EQ(job.members[0]->join(-1, in(kSoon)).error().message, "the job was deleted");
   EXPECT_FALSE(job.server->snapshot(kUid));
 }
 

@@ -7,6 +7,7 @@
 
 #include <future>
 #include <set>
+#include <thread>
 
 #include "common/net/connect.h"
 #include "common/rendezvous/server.h"
@@ -35,7 +36,7 @@ std::unique_ptr<Server> serve_indices(int first_index = 1, bool tls = false,
 
 Result<int> request(const Server& server, std::uint64_t agent, bool tls = false) {
   return request_worker_index({"127.0.0.1", server.address().port}, kUid, key(), tls, agent,
-                              net::within(seconds(20)));
+                              net::within(kSoon));
 }
 
 TEST(IndexRequest, GivesEachAgentItsOwnIndex) {
@@ -69,17 +70,23 @@ TEST(IndexRequest, GivesNoIndexOfAMember) {
 
 // A coordinator of at most `hosts` hosts whose clock stands still. It may have been restarted.
 struct Restarted {
-  explicit Restarted(int hosts) {
+  explicit Restarted(int hosts, std::uint16_t port = 0) {
     JobSpec job{kUid, key(), settings(2, 8, 8)};
     job.hosts = hosts;
     std::vector<JobSpec> jobs;
     jobs.push_back(std::move(job));
-    server = Server::start({.listen = {"127.0.0.1", 0}, .clock = &clock}, make_silent_logger(),
+    server = Server::start({.listen = {"127.0.0.1", port}, .clock = &clock}, make_silent_logger(),
                            std::move(jobs))
                  .or_throw();
   }
+  // Its request precedes those of later connections.
   std::future<Result<int>> ask(std::uint64_t agent) {
-    return std::async(std::launch::async, [this, agent] { return request(*server, agent); });
+    const std::size_t before = server->usage().connections;
+    auto answer = std::async(std::launch::async, [this, agent] { return request(*server, agent); });
+    const MonotonicTime deadline = in(kSoon);
+    while (server->usage().connections == before && monotonic_now() < deadline)
+      std::this_thread::yield();
+    return answer;
   }
   static bool waits(const std::future<Result<int>>& answer) {
     return answer.wait_for(milliseconds(200)) == std::future_status::timeout;
@@ -134,50 +141,50 @@ TEST(IndexRequest, WaitsForTheCoordinator) {
   const testing::ReservedPort port;
   auto early = std::async(std::launch::async, [&] {
     return request_worker_index({"127.0.0.1", port.number()}, kUid, key(), false, 1,
-                                net::within(seconds(20)));
+                                net::within(kSoon));
   });
   const auto server = serve_indices(1, false, port.number());
   EXPECT_EQ(early.get().or_throw(), 1);
 }
 
 TEST(IndexRequest, AsksTheNextCoordinatorIfTheFirstEndsBeforeItAnswers) {
-  Restarted first(3);
-  const std::uint16_t port = first.server->address().port;
+  const testing::ReservedPort port;
+  Restarted first(3, port.number());
   auto answer = first.ask(11);
   EXPECT_TRUE(Restarted::waits(answer));
   first.server.reset();
-  const auto second = serve_indices(1, false, port);
+  const auto second = serve_indices(1, false, port.number());
   EXPECT_EQ(answer.get().or_throw(), 1);
 }
 
 // A coordinator that ends while it proves the secret.
 TEST(IndexRequest, AsksAgainIfTheConnectionBreaksDuringTheProof) {
-  net::Listener listener = net::Listener::bind({"127.0.0.1", 0}).or_throw();
-  const std::uint16_t port = listener.local_address().port;
-  auto answer = std::async(std::launch::async, [port] {
-    return request_worker_index({"127.0.0.1", port}, kUid, key(), false, 1,
-                                net::within(seconds(20)));
+  const testing::ReservedPort port;
+  net::Listener listener = net::Listener::bind({"127.0.0.1", port.number()}).or_throw();
+  auto answer = std::async(std::launch::async, [&] {
+    return request_worker_index({"127.0.0.1", port.number()}, kUid, key(), false, 1,
+                                net::within(kSoon));
   });
-  ASSERT_EQ(net::wait_ready(listener.fd(), POLLIN, net::within(seconds(20))), net::Ready::kYes);
+  ASSERT_EQ(net::wait_ready(listener.fd(), POLLIN, net::within(kSoon)), net::Ready::kYes);
   net::Socket broken = listener.try_accept().or_throw();
   listener = {};
   broken.close();
-  const auto server = serve_indices(1, false, port);
+  const auto server = serve_indices(1, false, port.number());
   EXPECT_EQ(answer.get().or_throw(), 1);
 }
 
 TEST(IndexRequest, SaysWhyItAsksAgain) {
-  Restarted first(3);
-  const std::uint16_t port = first.server->address().port;
+  const testing::ReservedPort port;
+  Restarted first(3, port.number());
   std::vector<std::string> reasons;
   auto answer = std::async(std::launch::async, [&] {
-    return request_worker_index({"127.0.0.1", port}, kUid, key(), false, 11,
-                                net::within(seconds(20)),
+    return request_worker_index({"127.0.0.1", port.number()}, kUid, key(), false, 11,
+                                net::within(kSoon),
                                 [&](const std::string& reason) { reasons.push_back(reason); });
   });
   EXPECT_TRUE(Restarted::waits(answer));
   first.server.reset();
-  const auto second = serve_indices(1, false, port);
+  const auto second = serve_indices(1, false, port.number());
   EXPECT_EQ(answer.get().or_throw(), 1);
   EXPECT_EQ(reasons.size(), 1U);
 }
@@ -194,7 +201,7 @@ TEST(IndexRequest, SaysWhyThereIsNone) {
   EXPECT_THAT(other_tls.error().message, HasSubstr("TLS"));
   const auto stranger =
       request_worker_index({"127.0.0.1", server->address().port}, kUid,
-                           key("another secret of a stranger"), false, 4, net::within(seconds(20)));
+                           key("another secret of a stranger"), false, 4, net::within(kSoon));
   ASSERT_FALSE(stranger.ok());
   EXPECT_EQ(stranger.error().code, ExitCode::kPeerLost);
 }

@@ -5,6 +5,7 @@
 
 #include <future>
 
+#include "tests/support/local_ports.h"
 #include "tests/support/manual_clock.h"
 #include "tests/unit/controller/client/client_fixtures.h"
 
@@ -183,11 +184,10 @@ TEST(Client, RejectsAResponseThatIsNotJson) {
 }
 
 TEST(Client, ReportsConnectionRefused) {
+  const tilewright::testing::ReservedPort port;
   ClusterConfig config;
-  {
-    ScriptedServer gone([](auto&, const auto&) {});
-    config = config_for(gone);
-  }
+  config.server = fmt::format("http://127.0.0.1:{}", port.number());
+  config.credentials = no_credentials();
   SenderOptions options = no_retry_delay();
   options.retry.attempts = 2;
   const auto client = Client::make(config, options).or_throw();

@@ -226,7 +226,7 @@ echo '"status":{{"token":"abc"}}}}'
     sources.kubeconfig = write("config", with_plugin(line));
     const auto config = load_config(sources);
     if (!config) return config.error().message;
-    EXPECT_EQ(*config->credentials->token(net::within(seconds(10))), "abc");
+    EXPECT_EQ(*config->credentials->token(net::within(seconds(60))), "abc");
     std::ifstream info(directory.path() / "info");
     return nlohmann::json::parse(info)["spec"]["cluster"];
   }

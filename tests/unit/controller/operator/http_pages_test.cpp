@@ -21,7 +21,9 @@ HttpResponse get(const net::HttpServer& server, const std::string& path) {
 }
 
 std::unique_ptr<net::HttpServer> serve(net::HttpServer::Handlers pages) {
-  return net::HttpServer::start({"127.0.0.1", 0}, std::move(pages)).or_throw();
+  net::HttpLimits limits;  // a busy machine cannot expire these
+  limits.request_timeout = limits.response_timeout = std::chrono::hours(1);
+  return net::HttpServer::start({"127.0.0.1", 0}, std::move(pages), limits).or_throw();
 }
 
 TEST(HealthPages, ReturnStateAndReason) {

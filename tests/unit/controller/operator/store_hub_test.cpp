@@ -140,6 +140,7 @@ TEST_F(StoreHubTest, ComparesAddressesAndNotTheirText) {
   ready(kSecond);
   hub->serve("other", {"0:0:0:0:0:0:0:1", "not an address", ""});
   EXPECT_EQ(hub->rejections().at("address"), 0u);
+  if (!net::Listener::bind({"::", 0}).ok()) return;  // no IPv6 here
   options.listen = {"::", 0};
   start();
   hub->serve("job", {kFirst});

@@ -38,7 +38,7 @@ class Event {
   bool wait() const {
     pollfd polled{ends_[0], POLLIN, 0};
     char token = 0;
-    return poll(&polled, 1, 30'000) == 1 && read(ends_[0], &token, 1) == 1;
+    return poll(&polled, 1, 180'000) == 1 && read(ends_[0], &token, 1) == 1;
   }
 
  private:

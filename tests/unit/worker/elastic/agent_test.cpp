@@ -50,7 +50,7 @@ class AgentRun {
   explicit AgentRun(std::vector<std::string> command, int processes = 1) {
     options.command = std::move(command);
     options.nproc_per_node = processes;
-    options.grace_period = seconds(5);
+    options.grace_period = testing::kTimeout;
     options.restart_delay = milliseconds(1);
     options.rendezvous.join_quiet_period = milliseconds(200);
     // An epoch does not wait for a process whose exit the agent has reported.
@@ -183,10 +183,8 @@ TEST(Agent, ForwardsAllOutputWrittenBeforeExit) {
 }
 
 TEST(Agent, ReturnsTheExitCodeOfAPermanentFailure) {
-  AgentRun run(AgentRun::shell("if [ $LOCAL_RANK = 1 ]; then exit 13; fi; exec sleep 60"), 3);
-  const MonotonicTime begin = monotonic_now();
+  AgentRun run(AgentRun::shell("if [ $LOCAL_RANK = 1 ]; then exit 13; fi; exec sleep 1000"), 3);
   EXPECT_EQ(run(), 13);
-  EXPECT_LT(monotonic_now() - begin, seconds(20));
 }
 
 TEST(Agent, RestartsAfterARetryableFailure) {
@@ -546,12 +544,10 @@ TEST(Agent, StopsWhenItsControlPipeCloses) {
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const FileDescriptor reader(ends[0]);
   FileDescriptor writer(ends[1]);
-  AgentRun run(AgentRun::shell("exec sleep 60"));
+  AgentRun run(AgentRun::shell("exec sleep 1000"));
   run.options.control_fd = reader.get();
   auto closer = std::async(std::launch::async, [&] { writer.reset(); });
-  const MonotonicTime begin = monotonic_now();
   EXPECT_EQ(run(), 143);
-  EXPECT_LT(monotonic_now() - begin, seconds(30));
 }
 
 TEST(Agent, EnablesTlsForItsWorkers) {

@@ -40,11 +40,16 @@ TEST_F(Download, ContinuesAfterHalfAFile) {
 }
 
 TEST_F(Download, ContinuesAfterSilence) {
-  // Longer than a busy machine delays the second request, which must not count as silence.
   options_.limits.stall = std::chrono::seconds(2);
   server_.add_fault({.kind = Fault::kSilence, .method = "GET", .target = "/blob/"});
   expect_weights();
-  EXPECT_THAT(storage_ranges(), ::testing::ElementsAre("", "bytes=100000-"));
+  // A busy machine may delay an answer for as long, which leads to a further request.
+  const std::vector<std::string> ranges = storage_ranges();
+  ASSERT_GE(ranges.size(), 2U);
+  EXPECT_EQ(ranges[0], "");
+  for (std::size_t i = 1; i < ranges.size(); ++i)
+    EXPECT_THAT(ranges[i], ::testing::StartsWith("bytes=")) << i;
+  EXPECT_EQ(ranges[1], "bytes=100000-");
   EXPECT_TRUE(reported("does not answer in time"));
 }
 

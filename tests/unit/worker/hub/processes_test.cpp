@@ -77,6 +77,8 @@ class Processes : public HubTest {
   const ScopedVariable endpoint_{"HF_ENDPOINT", server_.endpoint()};
   const ScopedVariable cache_{"HF_HUB_CACHE", options_.cache_dir.string()};
   const ScopedVariable model_{"HUB_TEST_MODEL", "google-bert/bert-base-uncased"};
+  const ScopedVariable online_{"HF_HUB_OFFLINE", ""};
+  const ScopedVariable also_online_{"TRANSFORMERS_OFFLINE", ""};
 };
 
 TEST_F(Processes, AtOnceDownloadAFileOnce) {

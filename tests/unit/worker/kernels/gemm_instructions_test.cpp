@@ -26,7 +26,8 @@ std::string library() {
 }
 
 void for_lines(const std::string& command, const std::function<void(const std::string&)>& visit) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(("LC_ALL=C " + command).c_str(), "r"),
+                                                   pclose);
   ASSERT_NE(pipe, nullptr) << command;
   std::string line;
   for (int c = std::fgetc(pipe.get()); c != EOF; c = std::fgetc(pipe.get())) {
