@@ -53,7 +53,6 @@ bool Reflector::list() {
 
 void Reflector::watch() {
   ++watches_;
-  const MonotonicTime began = monotonic_now();
   WatchOptions options;
   options.resource_version = resource_version_;
   options.server_timeout = options_.watch_timeout + std::chrono::duration_cast<Duration>(
@@ -62,6 +61,8 @@ void Reflector::watch() {
   auto stream = client_.watch(options_.type, options_.selection, options,
                               net::within(std::chrono::seconds(15), &stop_));
   if (!stream) return failed(stream.error());
+  const MonotonicTime began = monotonic_now();
+  const auto lasted = [&] { return monotonic_now() - began >= options_.least_watch; };
   while (true) {
     // The stream has its own timeouts, all shorter than this wait.
     auto next = (*stream)->next(net::within(kLongestWait, &stop_));
@@ -69,13 +70,14 @@ void Reflector::watch() {
       backoff_.reset();
       handle_event(std::move(*event));
     } else if (const auto* error = std::get_if<ApiError>(&next)) {
+      if (lasted()) backoff_.reset();
       return failed(*error);
     } else {
       // Avoid a tight loop if the server ends every watch immediately.
-      if (monotonic_now() - began < std::chrono::seconds(1)) {
-        delay_ = options_.initial_delay;
-      } else {
+      if (lasted()) {
         backoff_.reset();
+      } else {
+        delay_ = options_.initial_delay;
       }
       return;
     }

@@ -24,6 +24,8 @@ struct ReflectorOptions {
   Duration idle_timeout = std::chrono::seconds(90);
   Duration initial_delay = std::chrono::milliseconds(200);  // after a failure; doubles
   Duration max_delay = std::chrono::seconds(30);
+  // A watch that lasts as long shows that the server works: the next failure is a first one.
+  Duration least_watch = std::chrono::seconds(1);
   Jitter jitter = random_jitter();
 };
 

@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <future>
+
 #include "tests/support/silent_logger.h"
 #include "tests/unit/controller/client/paging_script.h"
 
@@ -49,16 +52,22 @@ class HandlerLog {
   std::vector<std::string> lines_;
 };
 
+ReflectorOptions options_with(Duration idle_timeout) {
+  ReflectorOptions options;
+  options.initial_delay = milliseconds(1);
+  options.max_delay = milliseconds(2);
+  options.idle_timeout = idle_timeout;
+  return options;
+}
+
 // An informer of a scripted server. The server is destroyed last.
 struct Fixture {
   explicit Fixture(ScriptedServer::Script script, Duration idle_timeout = seconds(90))
+      : Fixture(std::move(script), options_with(idle_timeout)) {}
+  Fixture(ScriptedServer::Script script, ReflectorOptions options)
       : server(std::move(script)), client(client_for(server)) {
-    ReflectorOptions options;
     options.type = resource::pods();
     options.selection.label_selector = "app=tilewright";
-    options.initial_delay = milliseconds(1);
-    options.max_delay = milliseconds(2);
-    options.idle_timeout = idle_timeout;
     options.jitter = [] { return 0.0; };
     informer = std::make_unique<Informer<std::string>>(
         *client, options,
@@ -113,6 +122,27 @@ TEST(Informer, ResumesAnInterruptedWatchFromItsLastVersion) {
   });
   EXPECT_THAT(fixture.handler_log.await(2), ElementsAre("+a11", "~a11>16"));
   EXPECT_EQ(fixture.informer->stats().lists, 1U);
+}
+
+// Each outage of the API server breaks the watches. Without a reset the delay would double with each.
+TEST(Informer, WatchesThatLastedResetTheDelayAfterAFailure) {
+  constexpr int kOutages = 20;
+  std::atomic<int> watches = 0;
+  std::promise<void> last;
+  ReflectorOptions options;
+  options.initial_delay = milliseconds(1);
+  options.max_delay = std::chrono::hours(1);
+  options.least_watch = Duration::zero();
+  Fixture fixture(
+      [&](auto& connection, const auto& request) {
+        if (!is_watch(request)) return connection.answer(200, list_text("10", ""));
+        connection.begin_chunks();
+        if (++watches <= kOutages) return connection.hang_up();
+        last.set_value();
+        connection.await_close();
+      },
+      options);
+  EXPECT_EQ(last.get_future().wait_for(seconds(60)), std::future_status::ready);
 }
 
 TEST(Informer, RelistsAfterExpiredVersionAndReportsMissedChanges) {
