@@ -52,7 +52,7 @@ make_machine() {
     mv "$outer_record.staging" "$outer_record"
     exec setsid unshare --mount --net --uts --pid --fork --kill-child --mount-proc -- "$state/init"
   ) &
-  await 10 "the machine's PID 1" find_init "$!"
+  await 60 "the machine's PID 1" find_init "$!"
   make_cgroups "$number"
   connect_network "$number"
   on_machine bash -euc "$(declare -f set_up_machine); set_up_machine \"\$@\"" - "$state" "$programs" "$node"
