@@ -40,8 +40,8 @@ FakeCluster::FakeCluster(int nodes)
                                  {"apiextensions.k8s.io", "v1", "customresourcedefinitions",
                                   "CustomResourceDefinition", false},
                                  "", definition, default_wait()));
-  const testing::CommandResult established = control_plane_.kubectl(
-      {"wait", "crd/trainjobs.tilewright.dev", "--for=condition=Established", "--timeout=60s"});
+  const testing::CommandResult established =
+      control_plane_.wait_for_crd("trainjobs.tilewright.dev");
   if (established.exit_code != 0) throw std::runtime_error(established.error);
 
   const std::string kubeconfig = "--kubeconfig=" + control_plane_.kubeconfig().string();

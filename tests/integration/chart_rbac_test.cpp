@@ -125,12 +125,8 @@ class ChartRbac : public testing::ChartTest {
     install_permissive_crd("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup");
     kubectl({"apply", "--server-side", "--force-conflicts", "-f",
              file("chart.json", list.dump()).string()});
-    kubectl(
-        {"wait", "crd/trainjobs.tilewright.dev", "--for=condition=Established", "--timeout=60s"});
-    if (runs_pytorch_jobs()) {
-      kubectl(
-          {"wait", "crd/pytorchjobs.kubeflow.org", "--for=condition=Established", "--timeout=60s"});
-    }
+    wait_for_crd("trainjobs.tilewright.dev");
+    if (runs_pytorch_jobs()) wait_for_crd("pytorchjobs.kubeflow.org");
     for (const json& object : objects_) {
       if (object["kind"] == "Role" || object["kind"] == "ClusterRole") wait_until_effective(object);
     }
@@ -405,6 +401,10 @@ class ChartRbac : public testing::ChartTest {
   void kubectl(const std::vector<std::string>& arguments) {
     const CommandResult outcome = control_plane().kubectl(arguments);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  }
+  static void wait_for_crd(const std::string& name) {
+    const CommandResult waited = control_plane().wait_for_crd(name);
+    ASSERT_EQ(waited.exit_code, 0) << waited.error;
   }
   void create(const std::string& text) {
     kubectl({"create", "--namespace", kJobs, "-f", file("job.yaml", text).string()});
