@@ -57,7 +57,7 @@ TEST(Binding, ReportsCpusThatDoNotExist) {
 TEST(Binding, PrefersTheMemoryOfItsNodesUnlessAPolicyIsSet) {
   std::thread([] {
     if (!prefer_memory({this_host().topology.memory_nodes.front()}))
-      GTEST_SKIP() << "set_mempolicy is not permitted here";
+      GTEST_SKIP() << "this machine has no permission for set_mempolicy";
     EXPECT_EQ(memory_policy(), MPOL_PREFERRED);
     EXPECT_FALSE(prefer_memory({0})) << "a policy is set";
   }).join();

@@ -267,7 +267,7 @@ TEST(Listener, AcceptsAFloodInParts) {
 
 TEST(Listener, ListensOnIpv6WhenAvailable) {
   auto listener = Listener::bind({"::1", 0});
-  if (!listener.ok()) GTEST_SKIP() << listener.error().message;
+  if (!listener.ok()) GTEST_SKIP() << "this machine has no IPv6: " << listener.error().message;
   EXPECT_EQ(to_string(listener->local_address()).rfind("[::1]:", 0), 0u);
   EXPECT_TRUE(connect_to(listener->local_address(), soon()).ok());
 }
