@@ -61,7 +61,7 @@ class Dashboard : public testing::TrainingJobTest {
 
   void start_prometheus() {
     std::ofstream config(folder() / "prometheus.yaml");
-    config << "global: {scrape_interval: 500ms, scrape_timeout: 500ms}\nscrape_configs:\n";
+    config << "global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n";
     // Debian's Prometheus has no Kubernetes service discovery, so the targets and labels that a
     // PodMonitor would give are written here.
     const auto scrape = [&](const std::string& space, const std::string& pod, int port) {
