@@ -35,10 +35,13 @@ class Isolation : public testing::TrainingJobTest {
     wait("pod/" + name, "{.status.phase}", "Succeeded");
     return kubectl_ok({"logs", name});
   }
-  // Whether a pod of that name, outside the job, can connect to the port.
+  // Whether a pod of that name, outside the job, can connect to the port. It tries three times,
+  // because a stalled machine looks like a policy that drops packets.
   bool reaches(const std::string& name, const std::string& address, int port) const {
-    return run_in_pod(name, fmt::format("nc -w 5 {} {} -e true && echo yes || echo no", address,
-                                        port)) == "yes\n";
+    const std::string script = fmt::format(
+        "for try in 1 2 3; do nc -w 10 {} {} -e true && echo yes && exit; done; echo no", address,
+        port);
+    return run_in_pod(name, script) == "yes\n";
   }
   // Some CNI plugins ignore NetworkPolicies. A policy that denies all ingress to a pod shows it.
   bool enforces_policies() const {

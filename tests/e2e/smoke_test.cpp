@@ -67,7 +67,7 @@ TEST_F(Smoke, AServiceReachesItsPod) {
 TEST_F(Smoke, APodReachesTheApiServer) {
   create(restricted_pod(
       "client", testing::tools_image(),
-      {"sh", "-c", "nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null"}));
+      {"sh", "-c", "nc -w 30 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null"}));
   wait("pod/client", "{.status.phase}", "Succeeded");
 }
 
