@@ -146,6 +146,15 @@ std::string TrainingJobTest::run_with_claim(const std::string& script) const {
   return kubectl_ok({"logs", name});
 }
 
+std::future<std::string> TrainingJobTest::follow_log(const std::string& pod) const {
+  return std::async(std::launch::async, [this, pod] {
+    const CommandResult log =
+        run(kubectl_program(), {"--namespace=" + namespace_name(), "logs", "-f", pod}, folder());
+    EXPECT_EQ(log.exit_code, 0) << "the log of " << pod << ": " << log.output;
+    return log.output;
+  });
+}
+
 void TrainingJobTest::patch_job(const json& patch) const {
   kubectl_ok({"patch", kind_, job_, "--type=merge", "--patch=" + patch.dump()});
 }

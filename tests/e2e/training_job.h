@@ -44,6 +44,9 @@ class TrainingJobTest : public KubernetesTest {
   // Adds a kubectl command that runs when the test ends, also after a failure.
   void add_cleanup(std::vector<std::string> command) { cleanups_.push_back(std::move(command)); }
 
+  // Runs `kubectl logs -f` in the background, until the container has exited.
+  std::future<std::string> follow_log(const std::string& pod) const;
+
   nlohmann::json job() const { return get(kind_ + "/" + job_); }
   // Applies a merge patch.
   void patch_job(const nlohmann::json& patch) const;

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <regex>
-#include <thread>
 
 #include "tests/e2e/training_job.h"
 
@@ -55,9 +54,7 @@ class TrainingOnACluster : public testing::TrainingJobTest {
 TEST_F(TrainingOnACluster, HasTheHashOfALocalRunAndIsDeletedCompletely) {
   start();
   wait_for("jsonpath={.status.phase}=Running");
-  // Follow the log as a user does.
-  std::string followed;
-  std::thread follower([&] { followed = kubectl_ok({"logs", "-f", "mrpc-worker-0"}); });
+  std::future<std::string> log = follow_log("mrpc-worker-0");
   wait_for_checkpoint();
   const std::string columns = kubectl_ok({"get", "tj.tilewright.dev"});
   EXPECT_THAT(columns, HasSubstr("STEP"));
@@ -66,8 +63,7 @@ TEST_F(TrainingOnACluster, HasTheHashOfALocalRunAndIsDeletedCompletely) {
                                                    "[0-9.]+ +.* 2/2 +0 ",
                                                    kSteps)));
   wait_for_success();
-  follower.join();
-  EXPECT_THAT(followed, HasSubstr(fmt::format("{0}/{0}", kSteps)));
+  EXPECT_THAT(log.get(), HasSubstr(fmt::format("{0}/{0}", kSteps)));
   const json status = job()["status"];
   EXPECT_EQ(status["restarts"]["total"], 0);
   EXPECT_EQ(status["replicas"]["succeeded"], 2);
