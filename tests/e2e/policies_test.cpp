@@ -43,9 +43,16 @@ class Policies : public testing::TrainingJobTest {
 
   json manifest_ = testing::training_job(testing::Model::kSmall);
   json& spec_ = manifest_["spec"];
-  // About 30 s of training; the first checkpoint is written after one or two seconds.
+  // The first checkpoint is written after 20 steps.
   void train_long() {
     spec_["trainer"].update({{"max_steps", 400}, {"save_steps", 20}, {"logging_steps", 5}});
+  }
+  // The local run has no delays.
+  void start_with_delays(const std::vector<int>& milliseconds) {
+    json delayed = manifest_;
+    delayed["spec"]["worker"]["env"] = json::array({testing::delayed_epochs(milliseconds)});
+    create(delayed);
+    start_local_run(manifest_);
   }
   void train_forever() {
     spec_["trainer"].update({{"max_steps", 1'000'000}, {"save_steps", 20}, {"logging_steps", 5}});
@@ -57,8 +64,7 @@ TEST_F(Policies, AResumedJobHasTheHashOfALocalRun) {
   train_long();
   spec_["trainer"]["save_strategy"] = "no";
   spec_["worker"]["replicas"] = 2;
-  create(manifest_);
-  start_local_run(manifest_);
+  start_with_delays({100});
   wait_for_log_line("mrpc-worker-0", "step 20/400");
   patch_job({{"spec", {{"runPolicy", {{"suspend", true}}}}}});
   wait_for_condition("Suspended", "Suspended", HasSubstr("spec.runPolicy.suspend is true"));
@@ -75,8 +81,9 @@ TEST_F(Policies, AResumedJobHasTheHashOfALocalRun) {
 TEST_F(Policies, AScaledJobHasTheHashOfALocalRun) {
   train_long();
   spec_["elasticPolicy"] = {{"minReplicas", 1}, {"maxReplicas", 3}};
-  create(manifest_);
-  start_local_run(manifest_);
+  // In epochs 1 and 2 pods start, which may take a minute. The last epoch is 3 or, if the new
+  // workers join one after the other, 4.
+  start_with_delays({250, 250, 50, 50});
   wait_for_training();
   for (const char* replicas : {"3", "2"}) {
     kubectl_ok({"scale", "tj.tilewright.dev/mrpc", std::string("--replicas=") + replicas});

@@ -83,8 +83,13 @@ TEST_F(GuidePyTorchJob, TrainsNativelyThroughTheLossOfPods) {
       guide_job("pytorchjob-distilbert.yaml", is_make_cluster(),
                 {{"distilbert/distilbert-base-uncased", "distilbert-base-uncased"},
                  {"--per_device_train_batch_size 12", "--per_device_train_batch_size 2"},
-                 {"--num_train_epochs 2", "--num_train_epochs 1500 --save_steps 100"}});
-  create(manifest);
+                 {"--num_train_epochs 2", "--num_train_epochs 500 --save_steps 100"}});
+  // The pods must be lost, the second one in epoch 2 or 3, and replaced before the last step. The
+  // local run has no delays.
+  json delayed = manifest;
+  delayed["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["env"]
+      .push_back(testing::delayed_epochs({50, 100, 100, 20}));
+  create(delayed);
   start_converted_job(manifest, fmt::format("output_{}", kName));
   wait_for("jsonpath={.status.tilewright.progress.lastCheckpoint}");
   const std::string directory = own_status().value("outputDirectory", "");

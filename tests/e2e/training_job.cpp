@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "common/base/strings.h"
+#include "common/contract/environment.h"
 #include "common/process/child_process.h"
 #include "tests/support/prepared_squad.h"
 
@@ -79,6 +80,15 @@ json training_job(Model model) {
   // The model has 64 position embeddings.
   if (model == Model::kSmall) job["spec"]["trainer"]["max_seq_length"] = 64;
   return job;
+}
+
+json delayed_epochs(const std::vector<int>& milliseconds) {
+  std::string faults;
+  for (std::size_t i = 0; i < milliseconds.size(); ++i) {
+    faults +=
+        fmt::format("{}step.begin,epoch={},delay={}", i == 0 ? "" : ";", i + 1, milliseconds[i]);
+  }
+  return {{"name", env::kFault}, {"value", faults}};
 }
 
 json claim(const std::string& name, const std::string& access_mode) {

@@ -95,6 +95,11 @@ class TrainingJobTest : public KubernetesTest {
   std::vector<std::vector<std::string>> cleanups_;
 };
 
+// The environment variable TILEWRIGHT_FAULT for a job's pods: each step of the membership epochs 1,
+// 2, ... takes so many milliseconds longer (> 0). With it a training lasts long enough on a CPU of
+// any speed.
+nlohmann::json delayed_epochs(const std::vector<int>& milliseconds);
+
 // A claim of the default StorageClass.
 nlohmann::json claim(const std::string& name, const std::string& access_mode = "ReadWriteOnce");
 

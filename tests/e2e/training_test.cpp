@@ -14,7 +14,7 @@ using testing::CommandResult;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Enough for a replacement to join after the first checkpoint is in the status, up to ten seconds late.
+// Enough that the job still runs when the status shows its first checkpoint, up to ten seconds late.
 constexpr int kSteps = 60;
 
 // Steps of 32 sentence pairs with a checkpoint every eight steps.
@@ -30,9 +30,13 @@ json two_workers() {
 class TrainingOnACluster : public testing::TrainingJobTest {
  protected:
   TrainingOnACluster() : TrainingJobTest(testing::Model::kMiniLm) {}
-  void start() {
-    create(two_workers());
-    start_local_run(two_workers());
+  void start() { start(two_workers()); }
+  // Delays the steps, above all those of epoch 2, in which worker 0 trains alone: the replacement of
+  // worker 1 must join before the last step. The local run has no delays.
+  void start_for_a_replacement() {
+    json job = two_workers();
+    job["spec"]["worker"]["env"] = json::array({testing::delayed_epochs({200, 1000})});
+    start(job);
   }
   // Worker 0 has kept the state while worker 1 was replaced: it has read no checkpoint and computed at
   // most one step again.
@@ -48,6 +52,12 @@ class TrainingOnACluster : public testing::TrainingJobTest {
       last = step;
     }
     EXPECT_EQ(last, kSteps) << log;
+  }
+
+ private:
+  void start(const json& job) {
+    create(job);
+    start_local_run(two_workers());
   }
 };
 
@@ -99,7 +109,7 @@ TEST_F(TrainingOnACluster, HasTheHashOfALocalRunAndIsDeletedCompletely) {
 }
 
 TEST_F(TrainingOnACluster, HasTheSameHashAfterAPodIsDeleted) {
-  start();
+  start_for_a_replacement();
   wait_for_checkpoint();
   kubectl_ok({"delete", "pod", "mrpc-worker-1", "--wait=false"});
   wait_for_success();
@@ -113,7 +123,7 @@ TEST_F(TrainingOnACluster, HasTheSameHashAfterAPodIsDeleted) {
 
 TEST_F(TrainingOnACluster, HasTheSameHashAfterAProcessIsKilled) {
   if (!is_make_cluster()) GTEST_SKIP() << "only the node of `make cluster` is accessible";
-  start();
+  start_for_a_replacement();
   wait_for_checkpoint();
   // From outside the container, because PID 1 cannot be killed from within its PID namespace.
   const std::string uid = job()["metadata"]["uid"];
