@@ -42,7 +42,7 @@ bool is_free(int port) {
 // server is down. Concurrent test programs start at different ports.
 std::vector<int> find_ports(std::size_t wanted) {
   constexpr int kFirst = 20000;
-  constexpr int kCount = 12000;
+  constexpr int kCount = 10000;  // up to the node ports of services
   const int start = static_cast<int>(static_cast<long>(getpid()) * 7 % kCount);
   std::vector<int> ports;
   for (int i = 0; i < kCount && ports.size() < wanted; ++i) {
@@ -50,7 +50,7 @@ std::vector<int> find_ports(std::size_t wanted) {
     if (is_free(port)) ports.push_back(port);
   }
   if (ports.size() == wanted) return ports;
-  throw std::runtime_error("no port between 20000 and 32000 is free on 127.0.0.1");
+  throw std::runtime_error("no port between 20000 and 30000 is free on 127.0.0.1");
 }
 
 std::filesystem::path programs_folder() {
