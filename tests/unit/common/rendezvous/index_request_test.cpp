@@ -34,9 +34,11 @@ std::unique_ptr<Server> serve_indices(int first_index = 1, bool tls = false,
   return Server::start(options, make_silent_logger(), std::move(jobs)).or_throw();
 }
 
+Result<int> request(const net::Address& coordinator, std::uint64_t agent, bool tls = false) {
+  return request_worker_index(coordinator, kUid, key(), tls, agent, net::within(kSoon));
+}
 Result<int> request(const Server& server, std::uint64_t agent, bool tls = false) {
-  return request_worker_index({"127.0.0.1", server.address().port}, kUid, key(), tls, agent,
-                              net::within(kSoon));
+  return request(server.address(), agent, tls);
 }
 
 TEST(IndexRequest, GivesEachAgentItsOwnIndex) {
@@ -82,7 +84,9 @@ struct Restarted {
   // Its request precedes those of later connections.
   std::future<Result<int>> ask(std::uint64_t agent) {
     const std::size_t before = server->usage().connections;
-    auto answer = std::async(std::launch::async, [this, agent] { return request(*server, agent); });
+    auto answer = std::async(std::launch::async, [agent, coordinator = server->address()] {
+      return request(coordinator, agent);  // it may outlive this server
+    });
     const MonotonicTime deadline = in(kSoon);
     while (server->usage().connections == before && monotonic_now() < deadline)
       std::this_thread::yield();
