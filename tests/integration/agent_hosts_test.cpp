@@ -110,6 +110,8 @@ std::string command_lines_with(const std::string& text) {
 
 TEST_F(AgentHosts, TrainOverSshWithTheHashOfOneProcess) {
   const std::string reference = train_in_one_process("one", 1);
+  testing::HeldPoint held(folder() / "held");
+  const testing::ScopedFault fault(held.fault("step.begin@0"));
   const auto program =
       start(0, training({hostfile("# both forms\nnode2 slots=1\nlocalhost:1  # first\n"),
                          "--rdzv_conf=join_timeout=77", "--shutdown_timeout=99"},
@@ -121,6 +123,7 @@ TEST_F(AgentHosts, TrainOverSshWithTheHashOfOneProcess) {
   EXPECT_FALSE(std::regex_search(lines, std::regex("[0-9a-f]{64}"))) << lines;
   // The agents have the times that the flags give.
   EXPECT_THAT(lines, AllOf(HasSubstr("join_timeout=77"), HasSubstr("--shutdown-timeout=99")));
+  held.release();
   EXPECT_EQ(program->wait(), 0) << program->output();
   output_ = program->output();
   EXPECT_THAT(output_, HasSubstr("[localhost] [worker 0.0] "));
@@ -136,9 +139,12 @@ TEST_F(AgentHosts, TrainOverSshFromTheTarball) {
   }
   const std::string reference = train_in_one_process("one", 1);
   worker_ = testing::unpack_tarball(folder() / "tarball") / "tilewright-worker";
+  testing::HeldPoint held(folder() / "held");
+  const testing::ScopedFault fault(held.fault("step.begin@0"));
   const auto program = start(0, training({hostfile("node1\nnode2\n")}, "two"));
   ASSERT_TRUE(program->wait_for_output("membership epoch 1: rank 0 of 2"));
   EXPECT_THAT(command_lines_with("--rdzv-key-file=-"), HasSubstr(worker_));
+  held.release();
   EXPECT_EQ(program->wait(), 0) << program->output();
   output_ = program->output();
   EXPECT_EQ(digest(), reference);
@@ -206,10 +212,15 @@ TEST_F(AgentHosts, AnElasticTrainingGoesOnWithoutAHostThatLostItsPower) {
   const std::vector<std::string> steps = {"--per_device_train_batch_size=16", "--max_steps=24",
                                           "--logging_steps=1"};
   const std::string reference = train_in_one_process("one", 1, steps);
-  const auto program =
-      start(0, training({hostfile("node1\nnode2\n"), "--nnodes=1:2"}, "two", steps));
+  testing::HeldPoint held(folder() / "held");
+  const testing::ScopedFault fault(held.fault("step.begin@8"));
+  // Without last_call_timeout the first host trains alone if the second one is 3 s later.
+  const auto program = start(
+      0, training({hostfile("node1\nnode2\n"), "--nnodes=1:2", "--rdzv_conf=last_call_timeout=60"},
+                  "two", steps));
   ASSERT_TRUE(program->wait_for_output("step 6/24"));
   unplug(1);
+  held.release();
   EXPECT_EQ(program->wait(), 0) << program->output();
   output_ = program->output();
   EXPECT_THAT(output_, HasSubstr("host node2 was lost"));

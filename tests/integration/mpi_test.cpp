@@ -240,21 +240,23 @@ TEST_F(MpiTraining, ResumesFromTheCheckpointOfARunThatWasKilled) {
   EXPECT_THAT(output_, HasSubstr("resuming from"));
 }
 
-// Steps in which a signal arrives before the last one; then rank 0 writes its checkpoint for longer
-// than the other ranks need to end. If they asked the launcher to end the run, it would kill rank 0.
-constexpr const char* kSlowStop =
-    "step.begin@3-6,delay=300;checkpoint.before_rename,worker=0,delay=3000";
+// Holds the ranks before the fourth step. Then rank 0 writes its checkpoint for longer than the other
+// ranks need to end. If they asked the launcher to end the run, it would kill rank 0.
+std::string slow_stop(const testing::HeldPoint& held) {
+  return held.fault("step.begin@3") + ";checkpoint.before_rename,worker=0,delay=3000";
+}
 const Words kEachStep = {"--logging_steps=1", "--save_steps=100"};
 
 TEST_F(MpiTraining, WritesTheCheckpointOfAStopBeforeTheLauncherEndsTheRun) {
   const std::string expected = reference();
   for (const fs::path& launcher : {kOpenMpi, kHydra}) {
     const std::string output = "stopped-under-" + launcher.filename().string();
+    testing::HeldPoint held(folder() / (output + ".held"));
     Words options = {"--hostfile", hostfile(), "--map-by", "ppr:1:node"};
-    Words variable = {"-x", fmt::format("TILEWRIGHT_FAULT={}", kSlowStop)};
+    Words variable = {"-x", fmt::format("TILEWRIGHT_FAULT={}", slow_stop(held))};
     if (launcher == kHydra) {
       options = {"-f", hostfile(), "-n", "2", "-ppn", "1"};
-      variable = {"-genv", "TILEWRIGHT_FAULT", kSlowStop};
+      variable = {"-genv", "TILEWRIGHT_FAULT", slow_stop(held)};
     }
     Words stopped = options;
     stopped.insert(stopped.end(), variable.begin(), variable.end());
@@ -263,6 +265,7 @@ TEST_F(MpiTraining, WritesTheCheckpointOfAStopBeforeTheLauncherEndsTheRun) {
     const std::vector<pid_t> workers = workers_of(output);
     ASSERT_EQ(workers.size(), 2U);
     for (const pid_t pid : workers) kill(pid, SIGTERM);
+    held.release();
     EXPECT_NE(running->wait(), 0);
     EXPECT_THAT(running->output(), HasSubstr("stopped by a signal"));
     expect_no_process_left((folder() / output).string());
@@ -275,8 +278,9 @@ TEST_F(MpiTraining, WritesTheCheckpointOfAStopBeforeTheLauncherEndsTheRun) {
 TEST_F(MpiTraining, WritesTheCheckpointOfRank0WhenAnotherRankHangs) {
   const std::string expected = reference();
   const Words options = {"-f", hostfile(), "-n", "3"};
+  testing::HeldPoint held(folder() / "held");
   Words frozen = options;
-  frozen.insert(frozen.end(), {"-genv", "TILEWRIGHT_FAULT", kSlowStop});
+  frozen.insert(frozen.end(), {"-genv", "TILEWRIGHT_FAULT", slow_stop(held)});
   const auto running = start(kHydra, frozen, "frozen", kEachStep);
   ASSERT_TRUE(running->wait_for_output("step 2/6"));
   const std::vector<pid_t> workers = workers_of("frozen");
@@ -284,6 +288,7 @@ TEST_F(MpiTraining, WritesTheCheckpointOfRank0WhenAnotherRankHangs) {
   for (const pid_t pid : workers) {
     if (variables_of(pid).contains("PMI_RANK=1")) kill(pid, SIGSTOP);
   }
+  held.release();
   EXPECT_NE(running->wait(), 0);
   expect_no_process_left((folder() / "frozen").string());
   EXPECT_EQ(hash_of(kHydra, options, "frozen", kEachStep), expected) << running->output();

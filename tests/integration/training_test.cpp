@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
@@ -406,20 +405,22 @@ TEST_F(Training, EvaluatesAndPredictsWithASavedModel) {
 
 // SIGTERM, as in an eviction: writes a checkpoint at the current step; no step runs twice.
 TEST_F(Training, HasTheSameHashWhenTerminatedAndResumed) {
-  const std::string larger = "--per_device_train_batch_size=32";  // so that the signal comes first
-  const std::string reference = train_in_one_process("undisturbed", 2, {larger});
+  const std::string reference = train_in_one_process("undisturbed", 2);
   {
     std::vector<std::string> arguments = flags("stopped");
-    arguments.insert(arguments.end(), {larger, "--logging_first_step"});
+    arguments.push_back("--logging_first_step");
+    testing::HeldPoint held(folder() / "held");
+    const ScopedFault fault(held.fault("step.begin@1"));
     RunningProgram running(testing::program("tilewright-worker"), arguments, folder());
     ASSERT_TRUE(running.wait_for_output("step 1/12"));
     running.send(SIGTERM);
+    held.release();
     EXPECT_EQ(running.wait(), static_cast<int>(ExitCode::kTerminated)) << running.output();
     EXPECT_THAT(
         running.output(),
         ::testing::ContainsRegex("stopped by a signal; the same command resumes after step [1-9]"));
   }
-  EXPECT_EQ(train_in_one_process("stopped", 2, {larger}), reference);
+  EXPECT_EQ(train_in_one_process("stopped", 2), reference);
   EXPECT_THAT(output_, ::testing::HasSubstr("resuming from"));
 }
 
@@ -432,12 +433,18 @@ class Evaluation : public Training {
     train_.back() = "--do_eval=true";
     train_.insert(train_.end(), {"--do_train", "--save_strategy=no", "--threads=1"});
   }
-  // Sends SIGTERM in the first evaluation, whose batches take a second. Returns the exit code.
+  // Sends SIGTERM in the first evaluation. An agent says that it has it just before it passes it on:
+  // for this time the batches take a second. Returns the exit code.
   int terminate(const std::vector<std::string>& arguments, const std::string& line_before) {
-    const ScopedFault fault("evaluate.batch,delay=1000");
+    testing::HeldPoint held(folder() / "held");
+    const ScopedFault fault(held.fault("evaluate.begin") + ";evaluate.batch,delay=1000");
     RunningProgram running(testing::program("tilewright-worker"), arguments, folder());
     EXPECT_TRUE(running.wait_for_output(line_before)) << running.output();
     running.send(SIGTERM);
+    if (arguments.front() == "agent") {
+      EXPECT_TRUE(running.wait_for_output("agent: stopping the processes"));
+    }
+    held.release();
     const int code = running.wait();
     output_ = running.output();
     return code;
@@ -489,20 +496,17 @@ TEST_F(Evaluation, BetweenStepsLeavesACheckpointAndIsRepeated) {
 // The alert TilewrightJobNoProgress concerns the phase training only.
 TEST_F(Evaluation, BetweenStepsIsAPhaseInTheMetrics) {
   train_.insert(train_.end(), {"--eval_strategy=steps", "--eval_steps=4", "--logging_steps=1"});
-  const fs::path evaluation = folder() / "evaluation";
-  const fs::path step = folder() / "step";
-  for (const fs::path& pipe : {evaluation, step}) ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  const ScopedFault fault(fmt::format("evaluate.begin,hold={};step.begin@5,hold={}",
-                                      evaluation.string(), step.string()));
+  testing::HeldPoint evaluation(folder() / "evaluation"), step(folder() / "step");
+  const ScopedFault fault(evaluation.fault("evaluate.begin") + ";" + step.fault("step.begin@5"));
   const int port = testing::free_port();
   const testing::ScopedVariable metrics(env::kMetricsAddress, testing::loopback_address(port));
   RunningProgram running(testing::program("tilewright-worker"), train_, folder());
   ASSERT_TRUE(running.wait_for_output("step 4/12")) << running.output();
-  // The process is not held at this point again.
-  const auto metrics_at = [&](const fs::path& pipe) {
-    const std::ofstream held(pipe);
-    fs::remove(pipe);
-    return testing::scrape(static_cast<std::uint16_t>(port));
+  const auto metrics_at = [&](testing::HeldPoint& point) {
+    point.wait_until_held();
+    const std::string scraped = testing::scrape(static_cast<std::uint16_t>(port));
+    point.release();
+    return scraped;
   };
   EXPECT_THAT(metrics_at(evaluation),
               ::testing::AllOf(
@@ -606,7 +610,7 @@ TEST_F(Training, CompletesThoughItsOutputIsNotRead) {
 
 TEST_F(Training, HasTheSameHashUnderUpWhenAWorkerIsKilled) {
   const std::string reference = train_in_one_process("undisturbed", 1);
-  write_manifest();
+  write_manifest({.min_replicas = 2});
   for (const char* point :
        {"step.after_backward@6,worker=1", "reduce_scatter.after_send@6,worker=0",
         "checkpoint.begin@7,worker=0"}) {
@@ -650,9 +654,12 @@ TEST_F(FaultyStorage, IsFullForAWhileAndTheHashIsTheSame) {
   const std::vector<std::string> arguments = flags_with_storage();
   {
     storage_->fail("write", "ENOSPC", "/.checkpoint-4");
+    testing::HeldPoint held(folder() / "held");
+    const ScopedFault fault(held.fault("step.begin@10"));
     RunningProgram running(testing::program("tilewright-worker"), arguments, folder());
     ASSERT_TRUE(running.wait_for_output("checkpoint of step 4 not written"));
     storage_->fail("write", "EIO", "/.model");
+    held.release();
     ASSERT_TRUE(running.wait_for_output("Input/output error; trying again in 1 s"));
     storage_->clear();
     EXPECT_EQ(running.wait(), 0) << running.output();
