@@ -2,6 +2,7 @@
 // injected faults expect the same end state.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,12 +24,23 @@ class JobLifecycleTest : public ControllerTest {
         [this](const std::string& name, const json& pod) { record_pod(name, pod); });
   }
   void record_pod(const std::string& name, const json& pod) {
-    const std::lock_guard lock(mutex_);
-    if (!pod.is_null()) pod_uids_[name].insert(pod["metadata"]["uid"].get<std::string>());
+    if (pod.is_null()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      pod_uids_[name].insert(pod["metadata"]["uid"].get<std::string>());
+    }
+    pod_recorded_.notify_all();
   }
   std::size_t pods_created(const std::string& name) {
     const std::lock_guard lock(mutex_);
     return pod_uids_[name].size();
+  }
+  // Waits until that many pods of the name are recorded. After a restart of the API server each
+  // watch reconnects in its own time, so that of the pods may lag behind that of the jobs.
+  bool wait_for_pods_created(const std::string& name, std::size_t count) {
+    std::unique_lock lock(mutex_);
+    return pod_recorded_.wait_for(lock, std::chrono::seconds(90),
+                                  [&] { return pod_uids_[name].size() >= count; });
   }
 
   // The part of the status that does not depend on when a process died.
@@ -61,11 +73,11 @@ class JobLifecycleTest : public ControllerTest {
   using FinalCheck = std::function<bool()>;
   static constexpr std::chrono::milliseconds kPollInterval{100};
 
-  // Runs a job from its creation to its end.
+  // Runs a job from its creation to its end. Needs track_pods().
   ::testing::AssertionResult run_job(const Hooks& hooks, const FinalCheck& final_check = {}) {
     const auto step = [&](const char* what, const std::function<bool()>& came) {
       hooks.after_step();
-      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
       while (!came()) {
         hooks.ensure_running();
         if (std::chrono::steady_clock::now() > deadline) return what;
@@ -85,12 +97,18 @@ class JobLifecycleTest : public ControllerTest {
     };
     if (const char* what = step("running", job_is(all_ready)))
       return ::testing::AssertionFailure() << what;
+    if (!wait_for_pods_created("mrpc-worker-1", 1)) {
+      return ::testing::AssertionFailure() << "the watch has not seen worker 1";
+    }
     node_->end_container("mrpc-worker-1", 139, "Error");
     if (const char* what = step("running again", job_is([&](const json& job) {
                                   return all_ready(job) &&
                                          job["status"]["restarts"]["program"] == 1;
                                 }))) {
       return ::testing::AssertionFailure() << what << ": " << job().dump(1);
+    }
+    if (!wait_for_pods_created("mrpc-worker-1", 2)) {
+      return ::testing::AssertionFailure() << "the watch has not seen the replacement of worker 1";
     }
     // The node's watch may lag behind the controller's.
     if (!wait_for_live_pods(2)) return ::testing::AssertionFailure() << "expected two live pods";
@@ -128,6 +146,7 @@ class JobLifecycleTest : public ControllerTest {
   std::string manifest_ = kControllerJob;
   std::unique_ptr<ObjectWatch> pod_watch_;
   std::mutex mutex_;
+  std::condition_variable pod_recorded_;
   std::map<std::string, std::set<std::string>> pod_uids_;
 
   void TearDown() override {

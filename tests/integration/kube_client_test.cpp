@@ -198,7 +198,7 @@ struct NameWatch {
   }
   bool await(const std::set<std::string>& names) {
     std::unique_lock lock(mutex);
-    const MonotonicTime until = monotonic_now() + seconds(30);
+    const MonotonicTime until = monotonic_now() + seconds(90);
     while (true) {
       std::set<std::string> now;
       for (const auto& item : informer.all()) now.insert(item->name);
