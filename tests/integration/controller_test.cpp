@@ -286,17 +286,18 @@ TEST_F(ControllerTest, CreatesTheFirstWorkerOfAnElasticJobBeforeTheOthers) {
   }
 }
 
+// On a busy machine a test takes seconds to see a phase, which must not have ended by then.
 TEST_F(ControllerTest, FiresADeadlineWithoutOtherEvents) {
   start_controller();
   std::string manifest = kControllerJob;
   manifest.replace(
       manifest.find("  trainer:"), 10,
-      "  runPolicy: {activeDeadlineSeconds: 3, ttlSecondsAfterFinished: 2}\n  trainer:");
+      "  runPolicy: {activeDeadlineSeconds: 10, ttlSecondsAfterFinished: 10}\n  trainer:");
   create_job(manifest);
   ASSERT_TRUE(phase_becomes("Running"));
   ASSERT_TRUE(phase_becomes("Failed"));
   EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
-  EXPECT_GE(job_duration(), std::chrono::seconds(3));
+  EXPECT_GE(job_duration(), std::chrono::seconds(10));
   EXPECT_LE(job_duration(), kWithoutResync);
   // The TTL also fires on a timer.
   EXPECT_TRUE(jobs_->wait_until([](const Objects& jobs) { return jobs.empty(); }));
@@ -438,7 +439,7 @@ TEST_F(ControllerTest, FiresADeadlineAcrossRestarts) {
   std::string manifest = kControllerJob;
   manifest.replace(
       manifest.find("  trainer:"), 10,
-      "  runPolicy: {activeDeadlineSeconds: 6, ttlSecondsAfterFinished: 3}\n  trainer:");
+      "  runPolicy: {activeDeadlineSeconds: 10, ttlSecondsAfterFinished: 10}\n  trainer:");
   create_job(manifest);
   ASSERT_TRUE(phase_becomes("Running"));
   first.send(SIGKILL);
@@ -446,7 +447,7 @@ TEST_F(ControllerTest, FiresADeadlineAcrossRestarts) {
   RunningProgram& second = start_controller("", kNoLeaderElection);
   ASSERT_TRUE(phase_becomes("Failed"));
   EXPECT_TRUE(is_true(job(), "Failed", "DeadlineExceeded"));
-  EXPECT_GE(job_duration(), std::chrono::seconds(6));
+  EXPECT_GE(job_duration(), std::chrono::seconds(10));
   EXPECT_LE(job_duration(), kWithoutResync);
   second.send(SIGKILL);
   second.wait();

@@ -398,7 +398,7 @@ TEST_F(PyTorchJobTest, EndsAtItsDeadline) {
 // With Kubeflow's operator such a job has no completionTime, and its TTL never ends.
 TEST_F(PyTorchJobTest, APermanentExitCodeEndsTheJobForGood) {
   start();
-  json manifest = guide_job({{"spec", {{"runPolicy", {{"ttlSecondsAfterFinished", 2}}}}}});
+  json manifest = guide_job({{"spec", {{"runPolicy", {{"ttlSecondsAfterFinished", 10}}}}}});
   manifest["spec"]["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] = "ExitCode";
   create(manifest);
   ASSERT_TRUE(wait_for_live_pods(2));
