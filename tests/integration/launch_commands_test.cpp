@@ -8,9 +8,9 @@
 
 #include "common/base/exit_codes.h"
 #include "common/contract/environment.h"
-#include "common/net/connect.h"
 #include "tests/integration/faults.h"
 #include "tests/integration/hub_fixture.h"
+#include "tests/support/local_ports.h"
 #include "tests/support/run_command.h"
 
 namespace tilewright {
@@ -191,13 +191,12 @@ TEST_F(LaunchCommand, LogLevelOfTheAgentIsThatOfTheVariable) {
 
 // The ranks start in different seconds; all write to the directory of rank 0.
 TEST_F(LaunchCommand, RanksUseTheDirectoryOfRank0) {
-  net::Address free{};
-  { free = net::Listener::bind({"127.0.0.1", 0}).or_throw().local_address(); }
+  const testing::ReservedPort reserved;
   const testing::ScopedVariable temporary("TMPDIR", folder().string());  // of the job's secret
   const testing::ScopedVariable world("WORLD_SIZE", "2");
   const testing::ScopedVariable local_world("LOCAL_WORLD_SIZE", "2");
   const testing::ScopedVariable address("MASTER_ADDR", "127.0.0.1");
-  const testing::ScopedVariable port("MASTER_PORT", std::to_string(free.port));
+  const testing::ScopedVariable port("MASTER_PORT", std::to_string(reserved.number()));
   std::vector<std::string> words = {"-c",
                                     in_folder("python3 run_qa.py --model_name_or_path "
                                               "distilbert-base-uncased --dataset_name squad "
