@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
+#include <set>
 #include <string_view>
 
 #include "common/contract/labels.h"
@@ -151,28 +152,35 @@ void warn_about_unknown_pod_fields(const json& pod_template, const std::string& 
 
 void warn_about_unknown_volumes(const json& pod_spec, const std::string& path,
                                 std::vector<std::string_view> others, FindingCollector& collector) {
-  std::vector<std::string_view> known = std::move(others);
+  std::vector<std::string_view> names = std::move(others);
   const json& volumes = member(pod_spec, "volumes");
   for (std::size_t i = 0; volumes.is_array() && i < volumes.size(); ++i) {
     const json& name = member(volumes[i], "name");
-    if (name.is_string()) known.emplace_back(name.get_ref<const std::string&>());
+    if (name.is_string()) names.emplace_back(name.get_ref<const std::string&>());
   }
-  const auto check = [&](const json& mount, const std::string& place) {
-    const std::string name = string_member(mount, "name");
-    if (name.empty() || name.starts_with(kOperatorVolumePrefix) ||
-        std::ranges::find(known, name) != known.end())
-      return;
-    const std::string_view near = nearest_name(name, known);
+  const std::set<std::string_view> known(names.begin(), names.end());
+  // A tenant chooses how many volumes and mounts the operator compares in each reconcile.
+  constexpr std::size_t kMostCompared = 100;
+  const std::vector<std::string_view> compared =
+      names.size() > kMostCompared ? std::vector<std::string_view>() : std::move(names);
+  std::size_t unknown = 0;
+  const auto check = [&](const json& use, const std::string& place) {
+    const std::string name = string_member(use, "name");
+    if (name.empty() || name.starts_with(kOperatorVolumePrefix) || known.contains(name)) return;
+    if (++unknown > kMostCompared) return;
+    const std::string_view near = nearest_name(name, compared);
     collector.warn(place + ".name",
                    fmt::format("found {}, expected the name of a volume{}", describe_value(name),
                                near.empty() ? "" : fmt::format("; did you mean {}?", near)));
   };
-  each_container(pod_spec, path,
-                 [&](const json& container, const std::string& at, std::string_view) {
-                   const json& mounts = member(container, "volumeMounts");
-                   for (std::size_t i = 0; mounts.is_array() && i < mounts.size(); ++i)
-                     check(mounts[i], element_path(at + ".volumeMounts", i));
-                 });
+  const auto check_uses = [&](const json& container, const std::string& at, std::string_view) {
+    for (const char* list : {"volumeMounts", "volumeDevices"}) {
+      const json& uses = member(container, list);
+      for (std::size_t i = 0; uses.is_array() && i < uses.size(); ++i)
+        check(uses[i], element_path(fmt::format("{}.{}", at, list), i));
+    }
+  };
+  each_container(pod_spec, path, check_uses);
 }
 
 void validate_pod_template(const TrainJob& job, FindingCollector& collector) {

@@ -28,6 +28,9 @@ TEST(NearestName, ReturnsEmptyWithoutACloseMatch) {
   EXPECT_EQ(nearest_name("x", kNames), "");
   EXPECT_EQ(nearest_name("", kNames), "");
   EXPECT_EQ(nearest_name(std::string(1 << 20, 'r'), kNames), "");
+  const std::string long_candidate(1 << 20, 'r');
+  EXPECT_EQ(nearest_name("replica", {long_candidate, "replicas"}), "replicas");
+  EXPECT_EQ(nearest_name(std::string(90, 'r'), {long_candidate}), "");
   EXPECT_EQ(nearest_name("replicas", {}), "");
 }
 

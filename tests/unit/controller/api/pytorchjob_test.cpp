@@ -1,9 +1,12 @@
 // Tests the PyTorchJob: decoding, the defaults of Kubeflow's operator, encoding.
 #include "controller/api/pytorchjob.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "common/base/files.h"
 #include "common/contract/labels.h"
@@ -440,9 +443,27 @@ TEST(ValidatePyTorchJob, WarnsOfAMountOfNoVolume) {
     return manifest_with("image: trainer", mounts, manifest(volumes));
   };
   EXPECT_EQ(findings_of(with_volume("data")), "");
+  EXPECT_EQ(findings_of(manifest_with(
+                "image: trainer", "image: trainer, volumeDevices: [{name: d, devicePath: /d}]")),
+            "warning: job.yaml:12: spec.pytorchReplicaSpecs.Worker.template.spec.containers[1]."
+            "volumeDevices[0].name: found d, expected the name of a volume");
   EXPECT_EQ(findings_of(with_volume("dta")),
             "warning: job.yaml:12: spec.pytorchReplicaSpecs.Worker.template.spec.containers[1]."
             "volumeMounts[0].name: found data, expected the name of a volume; did you mean dta?");
+}
+
+// Each name compared with each would take minutes in each reconcile.
+TEST(ValidatePyTorchJob, WarnsOfNoMoreThanSomeMountsOfATenant) {
+  std::string mounts, volumes;
+  for (int i = 0; i < 10'000; ++i) {
+    mounts += fmt::format("{}{{name: m{}, mountPath: /m}}", i == 0 ? "" : ", ", i);
+    volumes += fmt::format("{}{{name: v{}, emptyDir: {{}}}}", i == 0 ? "" : ", ", i);
+  }
+  const std::string findings =
+      findings_of(manifest_with("image: trainer", "image: trainer, volumeMounts: [" + mounts + "]",
+                                manifest("          volumes: [" + volumes + "]\n")));
+  EXPECT_THAT(findings, ::testing::HasSubstr("volumeMounts[0].name: found m0, expected the name"));
+  EXPECT_EQ(std::ranges::count(findings, '\n'), 99);
 }
 
 // Objects whose content is only passed on, and fields of newer versions of Kubernetes.
