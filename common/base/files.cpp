@@ -1,6 +1,7 @@
 #include "common/base/files.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -69,6 +70,30 @@ Status close_written(FileDescriptor file, const std::filesystem::path& path) {
   return close(file.release()) == 0 ? Status() : output_error(path, "close");
 }
 
+// Appends the rest of the file, and ends early above max_bytes. Returns its size, or nullopt with errno
+// set.
+std::optional<std::size_t> read_to_end(int fd, std::uint64_t max_bytes, std::string& content) {
+  char block[65536];
+  while (content.size() <= max_bytes) {
+    const ssize_t length = read(fd, block, sizeof block);
+    if (length == 0) break;
+    if (length > 0) {
+      content.append(block, static_cast<std::size_t>(length));
+    } else if (errno == EAGAIN) {  // whoever shares the descriptor has made it non-blocking
+      pollfd ready{fd, POLLIN, 0};
+      poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      return std::nullopt;
+    }
+  }
+  return content.size();
+}
+
+Error too_large(const std::filesystem::path& path, std::uint64_t max_bytes, ExitCode code) {
+  return {code, fmt::format("{}: is larger than {} bytes, the limit for this file", path.string(),
+                            max_bytes)};
+}
+
 enum class Accept { kAnyFile, kRegularFile };
 
 Result<std::string> read_kind(const std::filesystem::path& path, Accept kind,
@@ -95,18 +120,9 @@ Result<std::string> read_kind(const std::filesystem::path& path, Accept kind,
                              path.string(), file_type(status.st_mode))};
   }
   std::string content;
-  char block[65536];
-  for (;;) {
-    const ssize_t length = read(file.get(), block, sizeof block);
-    if (length == 0) break;
-    if (length < 0 && errno == EINTR) continue;
-    if (length < 0) return failed_to("read");
-    content.append(block, static_cast<std::size_t>(length));
-    if (content.size() > max_bytes) {
-      return Error{code, fmt::format("{}: is larger than {} bytes, the limit for this file",
-                                     path.string(), max_bytes)};
-    }
-  }
+  const std::optional<std::size_t> size = read_to_end(file.get(), max_bytes, content);
+  if (!size) return failed_to("read");
+  if (*size > max_bytes) return too_large(path, max_bytes, code);
   if (const Status usable = refuse_lfs_pointer(path, content, code); !usable.ok()) {
     return usable.error();
   }
@@ -123,6 +139,14 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t m
 Result<std::string> read_regular_file(const std::filesystem::path& path, std::uint64_t max_bytes,
                                       ExitCode code, std::optional<ExitCode> transient) {
   return read_kind(path, Accept::kRegularFile, max_bytes, code, transient);
+}
+
+Result<std::string> read_standard_input(std::uint64_t max_bytes, ExitCode code) {
+  std::string content;
+  const std::optional<std::size_t> size = read_to_end(STDIN_FILENO, max_bytes, content);
+  if (!size) return system_error(code, kStandardInput, "read");
+  if (*size > max_bytes) return too_large(kStandardInput, max_bytes, code);
+  return content;
 }
 
 Status refuse_lfs_pointer(const std::filesystem::path& path, std::string_view content,

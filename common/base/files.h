@@ -24,6 +24,12 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t m
 Result<std::string> read_regular_file(const std::filesystem::path& path, std::uint64_t max_bytes,
                                       ExitCode code, std::optional<ExitCode> transient = {});
 
+inline constexpr const char* kStandardInput = "standard input";  // in messages
+
+// The rest of standard input, read from its descriptor: to open /dev/stdin fails for a socket and for a
+// pipe of another user. An Error with `code` if it is unreadable or larger than max_bytes.
+Result<std::string> read_standard_input(std::uint64_t max_bytes, ExitCode code);
+
 // An Error with `code` if `content`, that of `path`, is a Git LFS pointer: a clone that was made
 // without Git LFS has such a text in place of each large file. read_file() and MappedFile check it.
 Status refuse_lfs_pointer(const std::filesystem::path& path, std::string_view content,

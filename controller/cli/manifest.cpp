@@ -7,10 +7,10 @@ namespace tilewright {
 
 Result<Manifest> read_manifest(const std::filesystem::path& file) {
   const bool is_input = file == "-";
-  Result<std::string> text =
-      read_file(is_input ? "/dev/stdin" : file, kMaxManifestBytes, ExitCode::kManifest);
+  Result<std::string> text = is_input ? read_standard_input(kMaxManifestBytes, ExitCode::kManifest)
+                                      : read_file(file, kMaxManifestBytes, ExitCode::kManifest);
   if (!text.ok()) return text.error();
-  return Manifest{is_input ? "standard input" : file.string(), std::move(text).value()};
+  return Manifest{is_input ? kStandardInput : file.string(), std::move(text).value()};
 }
 
 }  // namespace tilewright

@@ -41,6 +41,12 @@ std::vector<std::string> current_environment() {
 }
 
 Result<api::ValidatedJob> read_manifest(const RunOptions& options) {
+  if (options.manifest == "-") {
+    return Error{
+        ExitCode::kManifest,
+        "found - for the manifest, expected a file: `tilewright up` reads it again when it "
+        "scales or resumes the job"};
+  }
   const Result<std::string> text =
       read_file(options.manifest, kMaxManifestBytes, ExitCode::kManifest);
   if (!text) return text.error();

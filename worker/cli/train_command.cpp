@@ -229,15 +229,9 @@ int train(const std::vector<std::string>& flags) {
 }
 
 std::string read_input(const std::string& file) {
-  if (file != "-") return read_file(file, train::kMaxInputBytes, ExitCode::kData).or_throw();
-  std::string input;
-  std::array<char, std::size_t{1} << 16> part;
-  // A longer input is refused by predict_lines().
-  while (std::cin.read(part.data(), part.size()), std::cin.gcount() > 0) {
-    input.append(part.data(), static_cast<std::size_t>(std::cin.gcount()));
-    if (input.size() > train::kMaxInputBytes) break;
-  }
-  return input;
+  return (file == "-" ? read_standard_input(train::kMaxInputBytes, ExitCode::kData)
+                      : read_file(file, train::kMaxInputBytes, ExitCode::kData))
+      .or_throw();
 }
 
 // The words after `eval` or `predict` as those of `train`.
@@ -286,7 +280,7 @@ int predict(std::vector<std::string> words) {
   }
   const std::string lines =
       train::predict_lines(command.arguments, command.options, read_input(input),
-                           input == "-" ? "standard input" : input, *command.log);
+                           input == "-" ? kStandardInput : input, *command.log);
   std::fputs(lines.c_str(), stdout);
   return 0;
 }

@@ -107,6 +107,25 @@ TEST(Files, ThatArePipesAreReadToTheirEnd) {
   EXPECT_EQ(read_file(path, 100, ExitCode::kData).value(), "text");
 }
 
+// As in `{ read -r line; program -; } < file`.
+TEST(Files, StandardInputIsReadFromWhereItIs) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "file";
+  std::ofstream(path) << "line\ntext";
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor standard(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
+  const auto read_from = [&](off_t offset, std::uint64_t max_bytes) {
+    EXPECT_GE(dup2(file.get(), STDIN_FILENO), 0);
+    EXPECT_EQ(lseek(STDIN_FILENO, offset, SEEK_SET), offset);
+    const Result<std::string> text = read_standard_input(max_bytes, ExitCode::kData);
+    dup2(standard.get(), STDIN_FILENO);
+    return text.ok() ? *text : text.error().message;
+  };
+  EXPECT_EQ(read_from(5, 4), "text");
+  EXPECT_EQ(read_from(9, 4), "");
+  EXPECT_EQ(read_from(5, 3), "standard input: is larger than 3 bytes, the limit for this file");
+}
+
 // The first byte of the last page of a mapped file that another process truncates.
 // As under `ulimit -v`. Exits with the code of the failure.
 void map_without_address_space(const std::filesystem::path& path) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,11 +39,17 @@ class Cli : public ::testing::Test {
   std::ostringstream err_;
 };
 
-// As after a pipe from `kubectl get -o yaml`.
+// As after a pipe from `kubectl get -o yaml`. A program that starts others may use a socket for it.
 TEST_F(Cli, ReadsAManifestFromStandardInput) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const FileDescriptor input(ends[0]);
+  FileDescriptor writer(ends[1]);
   const FileDescriptor before(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
-  const FileDescriptor input(open(file("job.yaml", kManifest).c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(dup2(input.get(), STDIN_FILENO), STDIN_FILENO);
+  const std::string text = kManifest;
+  ASSERT_EQ(write(writer.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  writer.reset();
   const Result<Manifest> manifest = read_manifest("-");
   dup2(before.get(), STDIN_FILENO);
   ASSERT_TRUE(manifest.ok()) << manifest.error().message;
