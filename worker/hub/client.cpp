@@ -66,10 +66,8 @@ std::optional<std::uint64_t> range_start(const HttpHead& head) {
 
 }  // namespace
 
-bool cache_suffices(const Failure& failure) {
-  const ExitCode code = failure.code();
-  return code == ExitCode::kHubUnavailable || code == ExitCode::kOutput ||
-         code == ExitCode::kOutputUnavailable ||
+bool hub_failed(const Failure& failure) {
+  return failure.code() == ExitCode::kHubUnavailable ||
          dynamic_cast<const RepositoryRefused*>(&failure) != nullptr;
 }
 

@@ -35,9 +35,9 @@ class RepositoryRefused : public Failure {
   using Failure::Failure;
 };
 
-// Whether files that the cache has replace a download that failed so: as in huggingface_hub and
-// datasets, also if the hub refuses what it has given before.
-bool cache_suffices(const Failure& failure);
+// Whether the hub did not answer or refuses access. Then, as in huggingface_hub and datasets, what it
+// has given before replaces a download.
+bool hub_failed(const Failure& failure);
 
 // All functions throw Failure: the repository's code() for what a retry does not change, if it is
 // the repository as RepositoryRefused; kHubUnavailable for transient errors, kTerminated when

@@ -211,7 +211,7 @@ DatasetFiles resolve_dataset(const DatasetRequest& request, const HubOptions& op
   try {
     return download_dataset(request, options);
   } catch (const Failure& failure) {
-    auto cached = cache_suffices(failure) ? find_cached(request, options) : std::nullopt;
+    auto cached = hub_failed(failure) ? find_cached(request, options) : std::nullopt;
     if (!cached) throw;
     options.report(fmt::format("{}; using the cached data set", failure.what()));
     return *std::move(cached);

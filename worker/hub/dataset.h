@@ -31,12 +31,12 @@ struct DatasetFiles {
 // 2. in the cache of the datasets library, for the revision main: Arrow files;
 // 3. on the hub: the Parquet files of the revision's latest commit, downloaded into the cache if
 //    they are not there. Only the hub knows which files belong to a data set, so it is asked even
-//    if the cache holds some. If it is not available, or options.datasets_offline is set: the files
-//    in the cache, from the latest snapshot that has all shards.
+//    if the cache holds some. If it does not answer or refuses access, or options.datasets_offline
+//    is set: the files in the cache, from the latest snapshot that has all shards.
 // The names squad, squad_v2 and glue also find caches under the names that the hub redirects to.
 //
-// Failure: kData if there is no such data set or configuration, if access is refused, or if it is
-// not cached and options.datasets_offline is set; others as for resolve_model().
+// Failure: kData if there is no such data set or configuration, and, if it is not cached, if access is
+// refused or options.datasets_offline is set; others as for resolve_model().
 DatasetFiles resolve_dataset(const DatasetRequest& request, const HubOptions& options);
 
 }  // namespace tilewright::hub

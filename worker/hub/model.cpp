@@ -155,6 +155,12 @@ fs::path download_model(const RepositoryCache& cache, const ModelRequest& reques
   return cache.snapshot(source.commit());
 }
 
+// Also if the cache cannot be written: the model that it holds is whole.
+bool cache_suffices(const Failure& failure) {
+  return hub_failed(failure) || failure.code() == ExitCode::kOutput ||
+         failure.code() == ExitCode::kOutputUnavailable;
+}
+
 }  // namespace
 
 fs::path resolve_model(const ModelRequest& request, const HubOptions& options) {

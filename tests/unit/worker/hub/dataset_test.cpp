@@ -224,6 +224,18 @@ TEST_F(Dataset, InTheCacheReplacesAHubThatRefusesIt) {
   }
 }
 
+// Other workers, whose caches have space, would train on the new version.
+TEST_F(Dataset, InTheCacheDoesNotReplaceANewVersionThatCannotBeWritten) {
+  add_squad();
+  resolve("rajpurkar/squad");
+  const fs::path marker = options_.cache_dir / "datasets--rajpurkar--squad/.incomplete";
+  fs::remove_all(marker);
+  write_file(marker, "");  // in place of the directory
+  add("rajpurkar/squad", "plain_text/train-00000-of-00001.parquet", 9);
+  const Error error = failure_of([&] { resolve("rajpurkar/squad"); });
+  EXPECT_EQ(error.code, ExitCode::kOutput) << error.message;
+}
+
 TEST_F(Dataset, InTheCacheReplacesAHubThatDoesNotAnswer) {
   add_squad();
   const DatasetFiles online = resolve("rajpurkar/squad");
