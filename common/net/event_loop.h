@@ -29,14 +29,15 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // One wait takes at most kMaxWait; if kStallThreshold more pass between two iterations, the thread
-  // did not run (SIGSTOP, CPU throttling, a suspended machine). Above the delays of a busy machine.
+  // One wait takes at most kMaxWait; if kStallThreshold more pass between two iterations, beside what
+  // the thread computes, it did not run (SIGSTOP, CPU throttling, a paused machine). Above the delays
+  // of a busy machine.
   static constexpr Duration kMaxWait = std::chrono::seconds(1);
   static constexpr Duration kStallThreshold = std::chrono::seconds(1);
 
   // Starts the thread. It calls `next_wake` for the time until which it waits, waits until then or for
   // kMaxWait, and calls `iterate`, again and again. `gap`: zero, or the time since the last iteration
-  // if the thread did not run.
+  // if the thread did not run. Only with the system's clock.
   void start(std::function<MonotonicTime()> next_wake, std::function<void(Duration gap)> iterate);
   // Ends the wait. Any thread, with or without the mutex.
   void wake() { wake_up_.signal(); }

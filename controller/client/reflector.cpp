@@ -70,7 +70,8 @@ void Reflector::watch() {
       backoff_.reset();
       handle_event(std::move(*event));
     } else if (const auto* error = std::get_if<ApiError>(&next)) {
-      if (lasted()) backoff_.reset();
+      // Consecutive expiries are delayed even if the watches last: each needs a list.
+      if (lasted() && error->kind != ErrorKind::kGone) backoff_.reset();
       return failed(*error);
     } else {
       // Avoid a tight loop if the server ends every watch immediately.
