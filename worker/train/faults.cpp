@@ -24,7 +24,7 @@ Error invalid(std::string_view text, const std::string& why) {
   return {ExitCode::kUsage,
           fmt::format("TILEWRIGHT_FAULT={}: {}, expected "
                       "POINT[@STEP[-STEP]][,worker=INDEX][,epoch=EPOCH][,once=FILE]"
-                      "[,delay=MILLISECONDS][;...]",
+                      "[,delay=MILLISECONDS][,hold=PIPE][;...]",
                       text, why)};
 }
 
