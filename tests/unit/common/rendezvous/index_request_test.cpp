@@ -81,16 +81,22 @@ struct Restarted {
                            std::move(jobs))
                  .or_throw();
   }
-  // Its request precedes those of later connections.
+  // Its request precedes those of later connections. None of the earlier ones may be closing.
   std::future<Result<int>> ask(std::uint64_t agent) {
     const std::size_t before = server->usage().connections;
     auto answer = std::async(std::launch::async, [agent, coordinator = server->address()] {
       return request(coordinator, agent);  // it may outlive this server
     });
-    const MonotonicTime deadline = in(kSoon);
-    while (server->usage().connections == before && monotonic_now() < deadline)
-      std::this_thread::yield();
+    EXPECT_TRUE(wait_for_connections(before + 1));
     return answer;
+  }
+  bool wait_for_connections(std::size_t count) const {
+    const MonotonicTime deadline = in(kSoon);
+    while (server->usage().connections != count) {
+      if (monotonic_now() > deadline) return false;
+      std::this_thread::yield();
+    }
+    return true;
   }
   static bool waits(const std::future<Result<int>>& answer) {
     return answer.wait_for(milliseconds(200)) == std::future_status::timeout;
@@ -135,6 +141,7 @@ TEST(IndexRequest, AnAgentThatNoLongerWaitsIsForgotten) {
   const auto gone = request_worker_index({"127.0.0.1", job.server->address().port}, kUid, key(),
                                          false, 11, net::within(milliseconds(300)));
   EXPECT_FALSE(gone.ok());
+  ASSERT_TRUE(job.wait_for_connections(0));
   auto answer = job.ask(12);
   EXPECT_TRUE(Restarted::waits(answer)) << "only one of three hosts asks";
   job.clock.advance(Settings().recovery_timeout);
