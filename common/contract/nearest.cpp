@@ -44,12 +44,12 @@ std::string_view nearest_name(std::string_view name,
   std::string_view best;
   std::size_t best_distance = 0;
   for (const std::string_view candidate : candidates) {
-    // A distance is at least the difference of the lengths; this also bounds its table.
     if (candidate.size() > 2 * kLongestName) continue;
     const std::string known = normalized(candidate);
-    const std::size_t allowed = std::max<std::size_t>(2, std::max(wanted.size(), known.size()) / 3);
-    const auto [shorter, longer] = std::minmax(wanted.size(), known.size());
-    if (longer - shorter > allowed) continue;
+    const std::size_t longer = std::max(wanted.size(), known.size());
+    const std::size_t allowed = std::max<std::size_t>(2, longer / 3);
+    // A distance is at least the difference of the lengths.
+    if (longer - std::min(wanted.size(), known.size()) > allowed) continue;
     const std::size_t found = distance(wanted, known);
     if (found > allowed || found >= known.size()) continue;
     if (best.empty() || found < best_distance) {
