@@ -504,7 +504,7 @@ TEST_F(Evaluation, BetweenStepsIsAPhaseInTheMetrics) {
   ASSERT_TRUE(running.wait_for_output("step 4/12")) << running.output();
   const auto metrics_at = [&](testing::HeldPoint& point) {
     point.wait_until_held();
-    const std::string scraped = testing::scrape(static_cast<std::uint16_t>(port));
+    std::string scraped = testing::scrape(static_cast<std::uint16_t>(port));
     point.release();
     return scraped;
   };

@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "common/net/connect.h"
 #include "tests/support/manual_clock.h"
 #include "tests/support/silent_logger.h"
 #include "tests/support/tcpstore_client.h"
