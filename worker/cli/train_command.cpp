@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
