@@ -161,14 +161,13 @@ void warn_about_unknown_volumes(const json& pod_spec, const std::string& path,
   const std::set<std::string_view> known(names.begin(), names.end());
   // A tenant chooses how many volumes and mounts the operator compares in each reconcile.
   constexpr std::size_t kMostCompared = 100;
-  const std::vector<std::string_view> compared =
-      names.size() > kMostCompared ? std::vector<std::string_view>() : std::move(names);
+  if (names.size() > kMostCompared) names.clear();
   std::size_t unknown = 0;
   const auto check = [&](const json& use, const std::string& place) {
     const std::string name = string_member(use, "name");
     if (name.empty() || name.starts_with(kOperatorVolumePrefix) || known.contains(name)) return;
     if (++unknown > kMostCompared) return;
-    const std::string_view near = nearest_name(name, compared);
+    const std::string_view near = nearest_name(name, names);
     collector.warn(place + ".name",
                    fmt::format("found {}, expected the name of a volume{}", describe_value(name),
                                near.empty() ? "" : fmt::format("; did you mean {}?", near)));
