@@ -79,7 +79,7 @@ std::optional<std::size_t> read_to_end(int fd, std::uint64_t max_bytes, std::str
     if (length == 0) break;
     if (length > 0) {
       content.append(block, static_cast<std::size_t>(length));
-    } else if (errno == EAGAIN) {  // whoever shares the descriptor has made it non-blocking
+    } else if (errno == EAGAIN) {  // a process that shares it has made it non-blocking
       pollfd ready{fd, POLLIN, 0};
       poll(&ready, 1, -1);
     } else if (errno != EINTR) {
@@ -141,12 +141,18 @@ Result<std::string> read_regular_file(const std::filesystem::path& path, std::ui
   return read_kind(path, Accept::kRegularFile, max_bytes, code, transient);
 }
 
-Result<std::string> read_standard_input(std::uint64_t max_bytes, ExitCode code) {
-  std::string content;
-  const std::optional<std::size_t> size = read_to_end(STDIN_FILENO, max_bytes, content);
-  if (!size) return system_error(code, kStandardInput, "read");
-  if (*size > max_bytes) return too_large(kStandardInput, max_bytes, code);
-  return content;
+Result<Input> read_input(const std::filesystem::path& file, std::uint64_t max_bytes,
+                         ExitCode code) {
+  if (file != "-") {
+    Result<std::string> text = read_file(file, max_bytes, code);
+    if (!text.ok()) return text.error();
+    return Input{file.string(), std::move(text).value()};
+  }
+  Input input{"standard input", {}};
+  const std::optional<std::size_t> size = read_to_end(STDIN_FILENO, max_bytes, input.text);
+  if (!size) return system_error(code, input.name, "read");
+  if (*size > max_bytes) return too_large(input.name, max_bytes, code);
+  return input;
 }
 
 Status refuse_lfs_pointer(const std::filesystem::path& path, std::string_view content,

@@ -24,11 +24,13 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t m
 Result<std::string> read_regular_file(const std::filesystem::path& path, std::uint64_t max_bytes,
                                       ExitCode code, std::optional<ExitCode> transient = {});
 
-inline constexpr const char* kStandardInput = "standard input";  // in messages
-
-// The rest of standard input, read from its descriptor: to open /dev/stdin fails for a socket and for a
-// pipe of another user. An Error with `code` if it is unreadable or larger than max_bytes.
-Result<std::string> read_standard_input(std::uint64_t max_bytes, ExitCode code);
+struct Input {
+  std::string name;  // in messages
+  std::string text;
+};
+// read_file() of a file that a command line names; "-" is the rest of standard input, read from its
+// descriptor: to open /dev/stdin fails for a socket and for a pipe of another user.
+Result<Input> read_input(const std::filesystem::path& file, std::uint64_t max_bytes, ExitCode code);
 
 // An Error with `code` if `content`, that of `path`, is a Git LFS pointer: a clone that was made
 // without Git LFS has such a text in place of each large file. read_file() and MappedFile check it.

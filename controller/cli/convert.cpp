@@ -49,9 +49,9 @@ Result<std::string> convert_document(Document document, const std::string& file,
 }  // namespace
 
 Result<std::string> convert_file(const std::filesystem::path& path, std::ostream& err) {
-  const Result<Manifest> manifest = read_manifest(path);
+  const Result<Input> manifest = read_manifest(path);
   if (!manifest.ok()) return manifest.error();
-  const std::string& file = manifest->file;
+  const std::string& file = manifest->name;
   std::string converted;
   std::string errors;
   std::vector<Document> documents = api::read_objects(manifest->text);

@@ -2,19 +2,15 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
-#include <vector>
 
-#include "common/base/result.h"
+#include "common/base/files.h"
+#include "common/json/tree_limits.h"
 
 namespace tilewright {
 
-struct Manifest {
-  std::string file;  // as messages name it
-  std::string text;
-};
-
 // Reads the file; "-" is standard input, as in kubectl. Error: kManifest.
-Result<Manifest> read_manifest(const std::filesystem::path& file);
+inline Result<Input> read_manifest(const std::filesystem::path& file) {
+  return read_input(file, kMaxManifestBytes, ExitCode::kManifest);
+}
 
 }  // namespace tilewright

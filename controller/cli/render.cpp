@@ -31,7 +31,7 @@ struct RenderOptions {
 
 Result<std::string> render_file(const std::filesystem::path& path, std::ostream& err,
                                 const std::string& rendezvous, const std::string& gang_scheduler) {
-  const Result<Manifest> manifest = read_manifest(path);
+  const Result<Input> manifest = read_manifest(path);
   if (!manifest.ok()) return manifest.error();
   const auto& [file, text] = *manifest;
   Result<api::ValidatedJob> checked = api::check_manifest(text, file, api::Target::kCluster);

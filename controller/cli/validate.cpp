@@ -16,6 +16,7 @@
 #include "controller/api/defaults.h"
 #include "controller/api/documents.h"
 #include "controller/api/validate.h"
+#include "controller/cli/manifest.h"
 #include "controller/cli/remarks.h"
 #include "controller/client/config.h"
 #include "controller/convert/convert.h"
@@ -182,8 +183,8 @@ bool validate_pytorchjob(Document document, const std::string& file, std::ostrea
 }
 
 // Prints the findings. Returns true if all jobs in the manifest are valid.
-bool validate_manifest(const Manifest& manifest, std::ostream& out, std::ostream& err) {
-  const std::string& file = manifest.file;
+bool validate_manifest(const Input& manifest, std::ostream& out, std::ostream& err) {
+  const std::string& file = manifest.name;
   std::vector<Document> documents = api::read_objects(manifest.text);
   bool all = true;
   std::size_t jobs = 0;
@@ -247,10 +248,10 @@ ExitCode check_in_cluster(kube::Client& client, const kube::ClusterConfig& confi
 int validate_files(const std::vector<std::filesystem::path>& files,
                    const std::optional<ClusterOptions>& cluster, std::ostream& out,
                    std::ostream& err) {
-  std::vector<Manifest> manifests;
+  std::vector<Input> manifests;
   bool all = true;
   for (const std::filesystem::path& file : files) {
-    Result<Manifest> manifest = read_manifest(file);
+    Result<Input> manifest = read_manifest(file);
     if (!manifest.ok()) {
       print(err, manifest.error().message);
       all = false;
@@ -263,9 +264,8 @@ int validate_files(const std::vector<std::filesystem::path>& files,
   return cluster ? validate_in_cluster(manifests, *cluster, out, err) : 0;
 }
 
-int validate_in_cluster(const std::vector<Manifest>& manifests,
-                        const ClusterOptions& cluster_options, std::ostream& out,
-                        std::ostream& err) {
+int validate_in_cluster(const std::vector<Input>& manifests, const ClusterOptions& cluster_options,
+                        std::ostream& out, std::ostream& err) {
   kube::ConfigSources sources = kube::config_sources_from_environment();
   sources.kubeconfig = cluster_options.kubeconfig;
   sources.context = cluster_options.context;

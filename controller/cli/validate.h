@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/cli/manifest.h"
+#include "common/base/files.h"
 
 namespace tilewright {
 
@@ -33,8 +33,7 @@ int validate_files(const std::vector<std::filesystem::path>& files,
 // only partly checked because the user has no permission for the rest. Returns kManifest if a job is
 // invalid or the cluster would reject it, kPeerLost if the API server gave no usable response,
 // kUsage if the kubeconfig cannot be used.
-int validate_in_cluster(const std::vector<Manifest>& manifests,
-                        const ClusterOptions& cluster_options, std::ostream& out,
-                        std::ostream& err);
+int validate_in_cluster(const std::vector<Input>& manifests, const ClusterOptions& cluster_options,
+                        std::ostream& out, std::ostream& err);
 
 }  // namespace tilewright

@@ -395,6 +395,12 @@ TEST_F(Training, EvaluatesAndPredictsWithASavedModel) {
       run({"predict", model, "--input", (folder() / "in.jsonl").string(), "--test_file=a.csv"}), 0)
       << output_;
   EXPECT_THAT(output_, ::testing::HasSubstr("warning --test_file: no effect with --input"));
+  RunningProgram piped("/bin/sh",
+                       {"-c", "echo '{\"x\": 1}' | \"$0\" predict \"$1\" --input -",
+                        testing::program("tilewright-worker"), model},
+                       folder());
+  EXPECT_EQ(piped.wait(), static_cast<int>(ExitCode::kData));
+  EXPECT_THAT(piped.output(), ::testing::HasSubstr("standard input:1: found number as \"x\""));
   RunningProgram full_disk("/bin/sh",
                            {"-c", "exec \"$0\" predict \"$1\" --input in.jsonl > /dev/full",
                             testing::program("tilewright-worker"), model},

@@ -226,12 +226,6 @@ int train(const std::vector<std::string>& flags) {
   return 0;
 }
 
-std::string read_input(const std::string& file) {
-  return (file == "-" ? read_standard_input(train::kMaxInputBytes, ExitCode::kData)
-                      : read_file(file, train::kMaxInputBytes, ExitCode::kData))
-      .or_throw();
-}
-
 // The words after `eval` or `predict` as those of `train`.
 std::vector<std::string> as_train(std::vector<std::string> words, const char* action) {
   for (const char* flag : {"do_train", "do_eval", "do_predict"}) {
@@ -276,9 +270,9 @@ int predict(std::vector<std::string> words) {
     if (!command.arguments.is_set(flag)) continue;
     command.log->warn("--{}: no effect with --input, whose lines are the examples", flag);
   }
+  const auto [name, text] = read_input(input, train::kMaxInputBytes, ExitCode::kData).or_throw();
   const std::string lines =
-      train::predict_lines(command.arguments, command.options, read_input(input),
-                           input == "-" ? kStandardInput : input, *command.log);
+      train::predict_lines(command.arguments, command.options, text, name, *command.log);
   std::fputs(lines.c_str(), stdout);
   return 0;
 }

@@ -117,9 +117,9 @@ TEST(Files, StandardInputIsReadFromWhereItIs) {
   const auto read_from = [&](off_t offset, std::uint64_t max_bytes) {
     EXPECT_GE(dup2(file.get(), STDIN_FILENO), 0);
     EXPECT_EQ(lseek(STDIN_FILENO, offset, SEEK_SET), offset);
-    const Result<std::string> text = read_standard_input(max_bytes, ExitCode::kData);
+    const Result<Input> input = read_input("-", max_bytes, ExitCode::kData);
     dup2(standard.get(), STDIN_FILENO);
-    return text.ok() ? *text : text.error().message;
+    return input.ok() ? input->text : input.error().message;
   };
   EXPECT_EQ(read_from(5, 4), "text");
   EXPECT_EQ(read_from(9, 4), "");

@@ -12,6 +12,7 @@
 #include "common/base/exit_codes.h"
 #include "common/base/file_descriptor.h"
 #include "controller/cli/convert.h"
+#include "controller/cli/manifest.h"
 #include "controller/cli/render.h"
 #include "tests/support/paths.h"
 #include "tests/unit/controller/api/manifest.h"
@@ -50,10 +51,10 @@ TEST_F(Cli, ReadsAManifestFromStandardInput) {
   const std::string text = kManifest;
   ASSERT_EQ(write(writer.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
   writer.reset();
-  const Result<Manifest> manifest = read_manifest("-");
+  const Result<Input> manifest = read_manifest("-");
   dup2(before.get(), STDIN_FILENO);
   ASSERT_TRUE(manifest.ok()) << manifest.error().message;
-  EXPECT_EQ(manifest->file, "standard input");
+  EXPECT_EQ(manifest->name, "standard input");
   EXPECT_EQ(manifest->text, kManifest);
 }
 
