@@ -22,7 +22,7 @@ inline constexpr std::int64_t kSquareSize = 4 * kSumsSize;  // floats of 2 x 2 t
 inline constexpr std::int64_t kTileBytes = 64;              // bytes of a row
 inline constexpr std::int64_t kTilePairs = 8;               // pairs of keys in 16 rows
 inline constexpr std::int64_t kOutputTiles = 4;  // outputs that stay in tile registers 0 to 3
-inline constexpr std::int64_t kDropoutColumns = kDropoutBlock / kTileRows;
+static_assert(kTileRows == kMaskColumns);
 // Queries of backward whose P and dS stay in scratch until they are multiplied to dV and dK.
 inline constexpr std::int64_t kQueryBlock = 128;
 inline constexpr std::int64_t kBlockChunks = kQueryBlock / kTileDepth;
@@ -268,154 +268,7 @@ inline void write_transposed(const float* sums, std::int64_t sums_step, Vec fact
   }
 }
 
-// ---- Dropout masks.
-
-// The masks of a block of 64 queries: for each column of 16 queries and pair of keys 32 bits, those
-// of the second key in the upper half. A column has `pairs` of them.
-//
-// The first three rounds of Philox, for which most words depend only on the row or only on the
-// column of the matrix, are computed once for all rows or columns (dropout/dropout.h).
-class BlockMasks {
- public:
-  BlockMasks(const DropoutStream& stream, std::int32_t example, std::int64_t head,
-             std::int64_t block)
-      : threshold_(stream.threshold) {
-    std::uint32_t key0 = stream.key[0];
-    std::uint32_t key1 = stream.key[1];
-    for (int r = 0; r < 10; ++r) {
-      keys0_[r] = key0;
-      keys1_[r] = key1;
-      key0 += 0x9e3779b9u;
-      key1 += 0xbb67ae85u;
-    }
-    const std::uint64_t site =
-        std::uint64_t{kMultiplier1} * (stream.site | static_cast<std::uint32_t>(head) << 16);
-    row_xor_ = static_cast<std::uint32_t>(site >> 32) ^ keys0_[0];
-    const auto first = static_cast<std::uint32_t>(block * 8);
-    for (std::uint32_t odd = 0; odd < 2; ++odd) {
-      const __m512i p0 = times(kMultiplier0, block_words(first + odd).v);
-      const __m512i c2 =
-          three(high(p0), words(static_cast<std::uint32_t>(example)).v, words(keys1_[0]).v);
-      const __m512i p1 = times(kMultiplier1, c2);
-      const __m512i c0 =
-          three(high(p1), words(static_cast<std::uint32_t>(site)).v, words(keys0_[1]).v);
-      const __m512i q0 = times(kMultiplier0, c0);
-      columns_[odd] = {_mm512_xor_si512(p0, words(keys1_[1]).v),
-                       _mm512_xor_si512(p1, words(keys0_[2]).v),
-                       _mm512_xor_si512(high(q0), words(keys1_[2]).v), q0};
-    }
-  }
-
-  // Draws the masks of the first `keys` keys, rounded up to a multiple of 4.
-  void draw(std::int64_t keys, std::int64_t pairs, std::uint32_t* masks) const {
-    const std::int64_t end = round_up(keys, 4) / 2;
-    if (threshold_ >= 65536) {
-      for (std::int64_t q = 0; q < kDropoutColumns; ++q) {
-        for (std::int64_t i = 0; i < end; ++i) masks[q * pairs + i] = 0;
-      }
-      return;
-    }
-    const __m512i threshold = _mm512_set1_epi16(static_cast<short>(threshold_));
-    for (std::int64_t i = 0; i < end; i += 2) {
-      State s[2][2];
-#pragma GCC unroll 2
-      for (int pair = 0; pair < 2; ++pair) {
-        const __m512i row = _mm512_xor_si512(
-            row_words(static_cast<std::uint32_t>(2 * (i + pair))).v, words(row_xor_).v);
-        const __m512i p0 = times(kMultiplier0, row);
-#pragma GCC unroll 2
-        for (int odd = 0; odd < 2; ++odd) {
-          const Columns& c = columns_[odd];
-          const __m512i p1 = times(kMultiplier1, _mm512_xor_si512(high(p0), c.c2));
-          s[pair][odd] = {_mm512_xor_si512(high(p1), c.c0), p1, _mm512_xor_si512(p0, c.next_c2),
-                          c.c3};
-        }
-      }
-#pragma GCC unroll 6
-      for (int r = 3; r < 9; ++r) {
-        const __m512i key0 = words(keys0_[r]).v;
-        const __m512i key1 = words(keys1_[r]).v;
-#pragma GCC unroll 4
-        for (int n = 0; n < 4; ++n) {
-          State& x = s[n / 2][n % 2];
-          const __m512i p0 = times(kMultiplier0, x.c0);
-          const __m512i p1 = times(kMultiplier1, x.c2);
-          x = {three(high(p1), x.c1, key0), p1, three(high_shuffled(p0), x.c3, key1), p0};
-        }
-      }
-#pragma GCC unroll 2
-      for (int pair = 0; pair < 2; ++pair) {
-        const State& even = s[pair][0];
-        const State& odd = s[pair][1];
-        const __m512i p0[2] = {times(kMultiplier0, even.c0), times(kMultiplier0, odd.c0)};
-        const __m512i p1[2] = {times(kMultiplier1, even.c2), times(kMultiplier1, odd.c2)};
-        const __m512i drawn[kDropoutColumns] = {
-            three(high_words(p1), low_words(even.c1, odd.c1), key_word(keys0_[9])),
-            low_words(p1[0], p1[1]),
-            three(high_words(p0), low_words(even.c3, odd.c3), key_word(keys1_[9])),
-            low_words(p0[0], p0[1])};
-#pragma GCC unroll 4
-        for (int q = 0; q < kDropoutColumns; ++q) {
-          masks[q * pairs + i + pair] = _mm512_cmpge_epu16_mask(drawn[q], threshold);
-        }
-      }
-    }
-  }
-
- private:
-  static constexpr std::uint32_t kMultiplier0 = 0xd2511f53u;
-  static constexpr std::uint32_t kMultiplier1 = 0xcd9e8d57u;
-  struct State {
-    __m512i c0, c1, c2, c3;
-  };
-  // What the columns add to the third round: c2 to its input, the others to its output.
-  struct Columns {
-    __m512i c2, c0, next_c2, c3;
-  };
-  static __m512i times(std::uint32_t multiplier, __m512i x) {
-    return _mm512_mul_epu32(_mm512_set1_epi64(multiplier), x);
-  }
-  static __m512i high(__m512i x) { return _mm512_srli_epi64(x, 32); }
-  // The same on another port: the shift's port is the busiest one.
-  static __m512i high_shuffled(__m512i x) { return _mm512_shuffle_epi32(x, _MM_PERM_DDBB); }
-  static __m512i three(__m512i a, __m512i b, __m512i c) {
-    return _mm512_ternarylogic_epi64(a, b, c, 0x96);
-  }
-  static __m512i key_word(std::uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
-  // The upper or lower halves of the 64-bit words of two vectors, alternating.
-  static __m512i high_words(const __m512i (&x)[2]) {
-    return _mm512_mask_shuffle_epi32(x[1], 0x5555, x[0], _MM_PERM_DDBB);
-  }
-  static __m512i low_words(__m512i even, __m512i odd) {
-    return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
-  }
-
-  std::uint32_t threshold_;
-  std::uint32_t row_xor_;
-  std::uint32_t keys0_[10];
-  std::uint32_t keys1_[10];
-  Columns columns_[2];
-};
-
 // ---- Vector arithmetic.
-
-// The order of the halves of two rows of 16 that makes them pairs.
-inline __m512i pair_order() {
-  return _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
-                          6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-}
-
-// 2^x for x <= 1/2: 2^n p(x - n), n the largest integer not above x, with a minimax polynomial of
-// relative error 2.7e-6; P is then rounded to bf16. Far below -126 the result is zero.
-inline Vec power_of_two(Vec x) {
-  const Vec r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-  Vec p = broadcast(0.0135341678f);
-  p = mul_add(p, r, broadcast(0.0520114601f));
-  p = mul_add(p, r, broadcast(0.241442755f));
-  p = mul_add(p, r, broadcast(0.693003833f));
-  p = mul_add(p, r, broadcast(1.00000262f));
-  return scale_by_power(p, x);  // computes n itself
-}
 
 // Natural logarithm of finite x > 0, normal, as log_of of math/math.inl.
 inline Vec logarithm(Vec x) {
@@ -439,10 +292,9 @@ struct Softmax {
   Vec scale;   // of the scores, times log2 e
   Vec offset;  // minus the largest score, times scale
   Vec sums[2];
-  Vec numerator(const float* s) const { return power_of_two(mul_add(load(s), scale, offset)); }
+  Vec numerator(const float* s) const { return exp2_for_bf16(mul_add(load(s), scale, offset)); }
   template <bool kDropout>
   void add(const float* s, std::int64_t count, const std::uint32_t* masks, bf16* pairs) {
-    const __m512i order = pair_order();
 #pragma GCC unroll 8
     for (std::int64_t i = 0; i < count; ++i) {
       const Vec first = numerator(s + 2 * i * kLanes);
@@ -450,7 +302,7 @@ struct Softmax {
       sums[0] = sums[0] + first;
       sums[1] = sums[1] + second;
       const __m512i two = round_two(first, second, kDropout ? masks[i] : ~0u);
-      store_tile_row(pairs + i * kTileDepth, _mm512_permutexvar_epi16(order, two));
+      store_tile_row(pairs + i * kTileDepth, pairs_of_two(two));
     }
   }
   // The last keys of an example, `keys` of 16.
@@ -467,7 +319,7 @@ struct Softmax {
         sums[0] = sums[0] + first;
         two = round_two(first, broadcast(0.0f), kDropout ? masks[i] : ~0u);
       }
-      store_tile_row(pairs + i * kTileDepth, _mm512_permutexvar_epi16(pair_order(), two));
+      store_tile_row(pairs + i * kTileDepth, pairs_of_two(two));
     }
   }
 };
@@ -517,7 +369,7 @@ struct ForwardSpace {
                scratch.take<float>(2 * counts.chunks * kSumsSize)},
         pairs(scratch.take<bf16>(counts.chunks * kTileSize)),
         outputs(scratch.take<float>(round_up(counts.outputs, kOutputTiles) * kSumsSize)),
-        masks(scratch.take<std::uint32_t>(kDropoutColumns * counts.chunks * kTileRows)) {}
+        masks(scratch.take<std::uint32_t>(kMaskNumbers * counts.chunks * kTileRows)) {}
   TileCounts counts;
   Scratch scratch;
   bf16* keys;            // [chunks * 2][depth] tiles: rows
@@ -590,11 +442,11 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
   }
   top = raise(top, 0, n.chunks - 1);
   for (std::int64_t q = 0; q < n.columns; ++q) {
-    if (kDropout && q % kDropoutColumns == 0) {
-      BlockMasks(stream, a.example[example], head, q / kDropoutColumns)
-          .draw(h.keys, mask_pairs, w.masks);
+    if (kDropout && q % kMaskNumbers == 0) {
+      BlockMasks(stream, a.example[example], head, q / kMaskNumbers)
+          .draw(0, h.keys, mask_pairs, w.masks);
     }
-    const std::uint32_t* masks = w.masks + q % kDropoutColumns * mask_pairs;
+    const std::uint32_t* masks = w.masks + q % kMaskNumbers * mask_pairs;
     const bool next = q + 1 < n.columns;
     if (next) pack_queries(q + 1);
     Vec next_top = lowest;
@@ -720,7 +572,7 @@ struct ScoreGradients {
   Vec scale;   // of the scores, times log2 e
   Vec offset;  // minus the log-sum-exp, times log2 e
   Vec delta;
-  Vec probability(const float* s) const { return power_of_two(mul_add(load(s), scale, offset)); }
+  Vec probability(const float* s) const { return exp2_for_bf16(mul_add(load(s), scale, offset)); }
   template <bool kDropout>
   Vec gradient(Vec p, const float* d, std::uint32_t kept) const {
     if constexpr (!kDropout) return p * (load(d) - delta);
@@ -730,7 +582,6 @@ struct ScoreGradients {
   template <bool kDropout>
   void write(const float* s, const float* d, std::int64_t count, const std::uint32_t* masks,
              bf16* kept, bf16* d_scores, bf16* pairs) const {
-    const __m512i order = pair_order();
 #pragma GCC unroll 8
     for (std::int64_t i = 0; i < count; ++i) {
       const std::uint32_t mask = kDropout ? masks[i] : ~0u;
@@ -739,16 +590,13 @@ struct ScoreGradients {
       const Vec g0 = gradient<kDropout>(p0, d + 2 * i * kLanes, mask & 0xffffu);
       const Vec g1 = gradient<kDropout>(p1, d + (2 * i + 1) * kLanes, mask >> 16);
       bf16* const row = kept + 2 * i * kTileDepth;
-      store_rows(row, row + kTileDepth, p0, p1, mask);
-      store_gradients(round_two(g0, g1), order, d_scores + 2 * i * kTileDepth,
-                      pairs + i * kTileDepth);
+      store_rows(row, row + kTileDepth, round_two(p0, p1, mask));
+      store_gradients(round_two(g0, g1), d_scores + 2 * i * kTileDepth, pairs + i * kTileDepth);
     }
   }
-  static void store_gradients(__m512i two, __m512i order, bf16* rows, bf16* pairs) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(rows), _mm512_castsi512_si256(two));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(rows + kTileDepth),
-                        _mm512_extracti64x4_epi64(two, 1));
-    store_tile_row(pairs, _mm512_permutexvar_epi16(order, two));
+  static void store_gradients(__m512i two, bf16* rows, bf16* pairs) {
+    store_rows(rows, rows + kTileDepth, two);
+    store_tile_row(pairs, pairs_of_two(two));
   }
   // The last keys of an example, `keys` of 16. The other rows of P and dS are not used.
   template <bool kDropout>
@@ -770,9 +618,8 @@ struct ScoreGradients {
       const Vec p = probability(s + 2 * i * kLanes);
       const Vec g = gradient<kDropout>(p, d + 2 * i * kLanes, mask & 0xffffu);
       bf16* const row = kept + 2 * i * kTileDepth;
-      store_rows(row, row + kTileDepth, p, zero, mask);
-      store_gradients(round_two(g, zero), pair_order(), d_scores + 2 * i * kTileDepth,
-                      pairs + i * kTileDepth);
+      store_rows(row, row + kTileDepth, round_two(p, zero, mask));
+      store_gradients(round_two(g, zero), d_scores + 2 * i * kTileDepth, pairs + i * kTileDepth);
     }
   }
 };
@@ -878,9 +725,9 @@ class BackwardHead {
     const std::int64_t chunks = at_most(w_.query_chunks - first_chunk, kBlockChunks);
     const std::int64_t pairs = n_.chunks * kTileRows;
     if (kDropout) {
-      for (std::int64_t q = 0; q < 2 * chunks; q += kDropoutColumns) {
-        BlockMasks(stream_, example_, head_, (2 * first_chunk + q) / kDropoutColumns)
-            .draw(h_.keys, pairs, w_.masks + q * pairs);
+      for (std::int64_t q = 0; q < 2 * chunks; q += kMaskNumbers) {
+        BlockMasks(stream_, example_, head_, (2 * first_chunk + q) / kMaskNumbers)
+            .draw(0, h_.keys, pairs, w_.masks + q * pairs);
       }
     }
     std::int64_t square = 0;

@@ -67,7 +67,7 @@ inline void prefetch_rows(Element* p, std::int64_t stride, std::int64_t rows, st
   }
 }
 
-// Prefetches rows of D elements of up to four matrices in equal parts between other work: all at
+// Prefetches rows of D elements of up to five matrices in equal parts between other work: all at
 // once they would occupy the core's buffers for cache misses, and products would wait for their
 // operands.
 template <typename Element, bool kWrite>
@@ -91,7 +91,7 @@ class RowsAhead {
     Element* next;  // row
     std::int64_t stride;
   };
-  Matrix matrices_[4];
+  Matrix matrices_[5];
   int count_ = 0;
   std::int64_t rows_;  // left
   std::int64_t D_;

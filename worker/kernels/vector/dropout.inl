@@ -5,28 +5,6 @@
 namespace tilewright::kernels {
 namespace {
 
-// Ten rounds over kWordLanes counters {c0, c1, c2, c3}.
-struct PhiloxState {
-  Words c[4];
-};
-template <int kCount>
-inline void philox(PhiloxState (&states)[kCount], std::uint32_t key0, std::uint32_t key1) {
-  const Words m0 = words(0xd2511f53u);
-  const Words m1 = words(0xcd9e8d57u);
-#pragma GCC unroll 10
-  for (int round = 0; round < 10; ++round) {
-#pragma GCC unroll 8
-    for (PhiloxState& s : states) {
-      const Words p0 = multiply(m0, s.c[0]);
-      const Words p1 = multiply(m1, s.c[2]);
-      s = {{exclusive_or(high_half(p1), s.c[1], words(key0)), p1,
-            exclusive_or(high_half(p0), s.c[3], words(key1)), p0}};
-    }
-    key0 += 0x9e3779b9u;
-    key1 += 0xbb67ae85u;
-  }
-}
-
 // One vector of even counters and one of odd counters yield kWordLanes / 4 blocks of 64 columns;
 // the words of the even counters are the even pairs of columns.
 void dropout_masks(const DropoutStream& stream, std::int32_t example, std::int32_t row,
@@ -36,57 +14,22 @@ void dropout_masks(const DropoutStream& stream, std::int32_t example, std::int32
   const Words c1 = words(static_cast<std::uint32_t>(row));
   const Words c2 = words(stream.site | static_cast<std::uint32_t>(head) << 16);
   const Words c3 = words(static_cast<std::uint32_t>(example));
+  const PhiloxKeys keys(stream.key);
   for (std::int64_t block = 0; block < blocks; block += kBlocks) {
     const auto first = static_cast<std::uint32_t>(block * 8);
     PhiloxState states[2] = {{{iota_words(first, 2), c1, c2, c3}},
                              {{iota_words(first + 1, 2), c1, c2, c3}}};
-    philox(states, stream.key[0], stream.key[1]);
+    philox<0, kPhiloxRounds>(states, keys);
     std::uint64_t mask[2] = {0, 0};
     if (stream.threshold < 65536) {
       for (int q = 0; q < 4; ++q) {
         const std::uint32_t kept =
-            greater_equal_mask(states[0].c[q], states[1].c[q], stream.threshold);
+            greater_equal_mask(low_halves(states[0].c[q], states[1].c[q]), stream.threshold);
         mask[0] |= std::uint64_t{kept & 0xffffu} << (16 * q);
         mask[1] |= std::uint64_t{kept >> 16} << (16 * q);
       }
     }
     for (int i = 0; i < kBlocks && block + i < blocks; ++i) masks[block + i] = mask[i];
-  }
-}
-
-// The masks of one block of columns for successive rows: masks[i] is word `block` of row `row` + i.
-// Writes a multiple of four words.
-void dropout_block_masks(const DropoutStream& stream, std::int32_t example, std::int64_t row,
-                         std::int64_t rows, std::int64_t head, std::int64_t block,
-                         std::uint64_t* masks) {
-  constexpr int kRows = kWordLanes / 4;
-  constexpr int kStates = 2;  // hides the latency of the multiplications
-  const Words c2 = words(stream.site | static_cast<std::uint32_t>(head) << 16);
-  const Words c3 = words(static_cast<std::uint32_t>(example));
-  const auto first = static_cast<std::uint32_t>(block * 8);
-  auto* quarters = reinterpret_cast<unsigned char*>(masks);
-  for (std::int64_t i = 0; i < rows; i += kStates * kRows) {
-    PhiloxState state[2 * kStates];
-#pragma GCC unroll 4
-    for (int s = 0; s < kStates; ++s) {
-      const Words c1 = row_words(static_cast<std::uint32_t>(row + i + s * kRows));
-      state[2 * s] = {{block_words(first), c1, c2, c3}};
-      state[2 * s + 1] = {{block_words(first + 1), c1, c2, c3}};
-    }
-    philox(state, stream.key[0], stream.key[1]);
-#pragma GCC unroll 4
-    for (int s = 0; s < kStates; ++s) {
-      for (int q = 0; q < 4; ++q) {
-        const std::uint32_t kept =
-            stream.threshold < 65536
-                ? greater_equal_mask(state[2 * s].c[q], state[2 * s + 1].c[q], stream.threshold)
-                : 0;
-        for (int r = 0; r < kRows; ++r) {
-          const auto part = static_cast<std::uint16_t>(kept >> (16 * r));
-          __builtin_memcpy(quarters + (i + s * kRows + r) * 8 + q * 2, &part, 2);
-        }
-      }
-    }
   }
 }
 

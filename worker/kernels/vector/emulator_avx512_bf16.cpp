@@ -6,6 +6,8 @@
 #include "worker/kernels/isa_entries.h"
 #include "worker/kernels/vector/vec_avx512.inl"
 #include "worker/kernels/math/math.inl"
+#include "worker/kernels/vector/philox.inl"
+#include "worker/kernels/vector/attention_masks.inl"
 #include "worker/kernels/vector/attention_head.inl"
 #include "worker/kernels/vector/attention_amx.inl"
 // clang-format on

@@ -1,6 +1,8 @@
 // The small matrix products of attention: C[m, n] = A[m, k] B[k, n] with fp32 sums; B is in scratch.
 // An element E is a float, or a Pair of two bf16 adjacent along k (k then counts pairs).
 // Each output is one sum over ascending k, so the bits do not depend on the tiling.
+#include "worker/kernels/integers.h"
+
 namespace tilewright::kernels {
 namespace {
 
@@ -20,20 +22,18 @@ struct Left {
   std::int64_t row;
   std::int64_t step;
 };
-// B [k, n] in panels of k rows of `width` elements, so that a tile reads contiguous memory for any
-// n. Columns beyond n are padding.
+// B [k, n] in panels of k rows of kPanel elements, so that a tile reads contiguous memory for any n.
+// n is a multiple of kLanes; columns beyond it are padding.
 inline constexpr std::int64_t kPanel = kTileVectors * kLanes;
 template <typename E>
 struct Panels {
-  Panels(E* start, std::int64_t rows, std::int64_t columns)
-      : p(start), k(rows), width(columns < kPanel ? columns : kPanel) {}
+  Panels(Scratch& scratch, std::int64_t rows, std::int64_t columns)
+      : p(scratch.take<E>(rows * (columns < kPanel ? columns : round_up(columns, kPanel)))),
+        k(rows),
+        width(smaller(columns, kPanel)) {}
   // The kLanes elements of row i starting at column j, a multiple of kLanes.
   E* at(std::int64_t i, std::int64_t j) const {
     return p + j / kPanel * k * width + i * width + j % kPanel;
-  }
-  // Number of elements for k rows and n columns; n is a multiple of kLanes.
-  static std::int64_t size(std::int64_t rows, std::int64_t columns) {
-    return rows * (columns < kPanel ? columns : (columns + kPanel - 1) / kPanel * kPanel);
   }
   E* p;
   std::int64_t k;

@@ -155,15 +155,25 @@ inline Words block_words(std::uint32_t first) { return iota_words(first, 2); }
 inline Words row_words(std::uint32_t row) { return words(row); }
 inline Words multiply(Words a, Words b) { return {_mm256_mul_epu32(a.v, b.v)}; }
 inline Words high_half(Words a) { return {_mm256_srli_epi64(a.v, 32)}; }
+// The same on another port, with the upper half of each lane left as it is.
+inline Words high_half_shuffled(Words a) { return {_mm256_shuffle_epi32(a.v, 0xf5)}; }
+inline Words exclusive_or(Words a, Words b) { return {_mm256_xor_si256(a.v, b.v)}; }
 inline Words exclusive_or(Words a, Words b, Words c) {
   return {_mm256_xor_si256(_mm256_xor_si256(a.v, b.v), c.v)};
 }
-// Interleaves the values of `even` and `odd` as 16 numbers of 16 bits. Bit i of the result is set
-// if number i is at least `threshold`.
-inline std::uint32_t greater_equal_mask(Words even, Words odd, std::uint32_t threshold) {
-  const __m256i both = _mm256_blend_epi32(even.v, _mm256_slli_epi64(odd.v, 32), 0xaa);
+// The lower or upper halves of two vectors, alternating.
+inline Words low_halves(Words even, Words odd) {
+  return {_mm256_blend_epi32(even.v, _mm256_shuffle_epi32(odd.v, 0xa0), 0xaa)};
+}
+inline Words high_halves(Words even, Words odd) {
+  return {_mm256_blend_epi32(odd.v, _mm256_shuffle_epi32(even.v, 0xf5), 0x55)};
+}
+inline Words in_both_halves(std::uint32_t x) { return {_mm256_set1_epi32(static_cast<int>(x))}; }
+// Bit i of the result is set if number i of the vector's 16 numbers of 16 bits is at least
+// `threshold`.
+inline std::uint32_t greater_equal_mask(Words numbers, std::uint32_t threshold) {
   const __m256i limit = _mm256_set1_epi16(static_cast<short>(threshold));
-  const __m256i kept = _mm256_cmpeq_epi16(_mm256_max_epu16(both, limit), both);
+  const __m256i kept = _mm256_cmpeq_epi16(_mm256_max_epu16(numbers.v, limit), numbers.v);
   const __m128i bytes =
       _mm_packs_epi16(_mm256_castsi256_si128(kept), _mm256_extracti128_si256(kept, 1));
   return static_cast<std::uint32_t>(_mm_movemask_epi8(bytes));

@@ -124,25 +124,32 @@ constexpr int tile_rows(int vectors) { return vectors <= 2 ? 12 : 24 / vectors; 
 // Two adjacent bf16, the first one in the low half.
 using Pair = std::uint32_t;
 inline __m512bh as_pairs(__m512i x) { return reinterpret_cast<__m512bh>(x); }
+inline Vec multiply_pairs(__m512i a, __m512i b, Vec sum) {
+  return _mm512_dpbf16_ps(sum, as_pairs(a), as_pairs(b));
+}
 inline Vec multiply_pairs(const Pair* a, __m512i b, Vec sum) {
-  return _mm512_dpbf16_ps(sum, as_pairs(_mm512_set1_epi32(static_cast<int>(*a))), as_pairs(b));
+  return multiply_pairs(_mm512_set1_epi32(static_cast<int>(*a)), b, sum);
 }
 inline __m512i load_pairs(const Pair* p) { return _mm512_loadu_si512(p); }
 // Rounds two vectors to bf16, `first` to the low half; lanes without a bit in `kept` become zero.
 inline __m512i round_two(Vec first, Vec second, std::uint32_t kept = 0xffffffffu) {
   return reinterpret_cast<__m512i>(_mm512_maskz_cvtne2ps_pbh(kept, second, first));
 }
-inline void store_rows(bf16* first_row, bf16* second_row, Vec first, Vec second,
-                       std::uint32_t kept = 0xffffffffu) {
-  const __m512i two = round_two(first, second, kept);
+// Stores two vectors that round_two() rounded, in two rows.
+inline void store_rows(bf16* first_row, bf16* second_row, __m512i two) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(first_row), _mm512_castsi512_si256(two));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(second_row), _mm512_extracti64x4_epi64(two, 1));
 }
-// Stores in lane i the pair (first[i], second[i]).
-inline void store_pairs(Pair* p, Vec first, Vec second, std::uint32_t kept = 0xffffffffu) {
+// Makes them pairs (first[i], second[i]) in lane i.
+inline __m512i pairs_of_two(__m512i two) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
                                          8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  _mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, round_two(first, second, kept)));
+  return _mm512_permutexvar_epi16(order, two);
+}
+inline void store_pairs(Pair* p, __m512i pairs) { _mm512_storeu_si512(p, pairs); }
+// Rounds two vectors and stores them as pairs, see round_two().
+inline void store_pairs(Pair* p, Vec first, Vec second, std::uint32_t kept = 0xffffffffu) {
+  store_pairs(p, pairs_of_two(round_two(first, second, kept)));
 }
 // Stores in lane i < n the pair (first[i], second[i]), zeros in the other lanes. second: may be
 // null for zeros.
@@ -194,14 +201,24 @@ inline Words row_words(std::uint32_t row) {
 }
 inline Words multiply(Words a, Words b) { return {_mm512_mul_epu32(a.v, b.v)}; }
 inline Words high_half(Words a) { return {_mm512_srli_epi64(a.v, 32)}; }
+// The same on another port, with the upper half of each lane left as it is.
+inline Words high_half_shuffled(Words a) { return {_mm512_shuffle_epi32(a.v, _MM_PERM_DDBB)}; }
+inline Words exclusive_or(Words a, Words b) { return {_mm512_xor_si512(a.v, b.v)}; }
 inline Words exclusive_or(Words a, Words b, Words c) {
   return {_mm512_ternarylogic_epi64(a.v, b.v, c.v, 0x96)};
 }
-// Interleaves the values of `even` and `odd` as 32 numbers of 16 bits. Bit i of the result is set
-// if number i is at least `threshold`.
-inline std::uint32_t greater_equal_mask(Words even, Words odd, std::uint32_t threshold) {
-  const __m512i both = _mm512_mask_blend_epi32(0xaaaa, even.v, _mm512_slli_epi64(odd.v, 32));
-  return _mm512_cmpge_epu16_mask(both, _mm512_set1_epi16(static_cast<short>(threshold)));
+// The lower or upper halves of two vectors, alternating.
+inline Words low_halves(Words even, Words odd) {
+  return {_mm512_mask_shuffle_epi32(even.v, 0xaaaa, odd.v, _MM_PERM_CCAA)};
+}
+inline Words high_halves(Words even, Words odd) {
+  return {_mm512_mask_shuffle_epi32(odd.v, 0x5555, even.v, _MM_PERM_DDBB)};
+}
+inline Words in_both_halves(std::uint32_t x) { return {_mm512_set1_epi32(static_cast<int>(x))}; }
+// Bit i of the result is set if number i of the vector's 32 numbers of 16 bits is at least
+// `threshold`.
+inline std::uint32_t greater_equal_mask(Words numbers, std::uint32_t threshold) {
+  return _mm512_cmpge_epu16_mask(numbers.v, _mm512_set1_epi16(static_cast<short>(threshold)));
 }
 
 }  // namespace

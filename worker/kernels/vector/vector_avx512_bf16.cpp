@@ -4,14 +4,17 @@
 // clang-format off
 #include "worker/kernels/vector/vec_avx512.inl"
 #include "worker/kernels/math/math.inl"
+#include "worker/kernels/vector/philox.inl"
 #include "worker/kernels/vector/dropout.inl"
 #include "worker/kernels/vector/norm.inl"
 #include "worker/kernels/vector/pointwise.inl"
 #include "worker/kernels/vector/parameters.inl"
+#include "worker/kernels/vector/attention_masks.inl"
 #include "worker/kernels/vector/attention_head.inl"
 #include "worker/kernels/vector/product.inl"
 #include "worker/kernels/vector/attention_pack.inl"
 #include "worker/kernels/vector/attention.inl"
+#include "worker/kernels/vector/attention_pairs.inl"
 #include "worker/kernels/vector/table.inl"
 // clang-format on
 

@@ -49,6 +49,14 @@ TEST(Math, PowersOfTwoAreAccurateToFourRoundingsAndStayNormal) {
   EXPECT_TRUE(std::isnan(got(NAN)));
 }
 
+TEST(Math, PowersOfTwoForBf16AreAccurateTo18Bits) {
+  const auto exact = [](double x) { return std::exp2(x); };
+  EXPECT_LT(worst_error(0x1p-30f, 126.0f, -1, exp2_for_bf16, exact), 48.0);
+  EXPECT_LT(worst_error(0x1p-30f, 0.5f, 1, exp2_for_bf16, exact), 48.0);
+  EXPECT_EQ(exp2_for_bf16(-1000.0f), 0.0f);
+  EXPECT_TRUE(std::isnan(exp2_for_bf16(NAN)));
+}
+
 TEST(Math, LogIsAccurateToThreeRoundings) {
   const auto exact = [](double x) { return std::log(x); };
   EXPECT_LT(worst_error(1.0000001f, 1e6f, 1, log_of, exact), 3.0);
