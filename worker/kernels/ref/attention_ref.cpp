@@ -2,7 +2,7 @@
 // from O = P~ V, P~ = dropout(P), P = softmax(s), s = Q K^T / sqrt(D):
 //   dV = P~^T dO,  dP = dropout'(dO V^T),  ds = P (dP - sum_j P dP),  dQ = ds K / sqrt(D),
 //   dK = ds^T Q / sqrt(D),
-// with P recomputed from the log-sum-exp of forward (Dao et al., FlashAttention, 2022).
+// with P recomputed as in forward.
 #include <cmath>
 
 #include "worker/kernels/ref/ref.h"

@@ -1,16 +1,16 @@
 // Attention of the heads of one example. A block of queries is multiplied with all keys, so scratch
-// holds complete columns of scores and no S x S matrix. Scores are transposed, [keys, queries]: the
+// holds complete columns of scores and no S x S matrix (attention_pairs.inl: a few rows). Scores are transposed, [keys, queries]: the
 // statistics of a query are one lane, without sums across lanes. Formulas: ref/attention_ref.cpp.
 namespace tilewright::kernels {
 namespace {
 
-// Queries per block, a multiple of kDropoutBlock. dK and dV of more than one block stay in scratch
-// and are read and written once per block.
+// Queries per block. dK and dV of more than one block stay in scratch and are read and written once
+// per block.
 inline constexpr std::int64_t kForwardQueries = 64;
 inline constexpr std::int64_t kBackwardQueries = 128;
-static_assert(kForwardQueries == kDropoutBlock && kBackwardQueries % kDropoutBlock == 0);
+static_assert(kForwardQueries == kDropoutBlock && kBackwardQueries == 2 * kDropoutBlock);
 // Keys whose scores are computed and used while they are in the L1 cache, a multiple of the rows of
-// a tile and of four.
+// most tiles and of four.
 inline constexpr std::int64_t kStrip = 24;
 
 // The number of queries in a block of at most `most`, rounded up to whole vectors.
@@ -37,7 +37,7 @@ struct ForwardWorkspace {
         keys(scratch.take<E>(in_place ? 0 : S * D / kPack)),
         queries_t(scratch, D / kPack, Q),
         value_rows(scratch, ceil_div(S, kPack), Dp),
-        scores(scratch.take<float>(round_up(S, 2) * Q)) {}
+        scores(scratch.take<float>(S * Q)) {}
   std::int64_t Q, Dp;  // queries of a block and D rounded up to whole vectors
   Scratch scratch;
   bool in_place;
@@ -84,7 +84,7 @@ struct BackwardWorkspace {
   float* d_values;           // [S, Dp]
 };
 
-// Rows of activations as A, packed to `copy` unless it is null.
+// Rows of activations as A, packed to `copy` unless they are read in place.
 template <typename Activation>
 Left<Element<Activation>> as_left(const Activation* src, std::int64_t stride, std::int64_t rows,
                                   std::int64_t D, Element<Activation>* copy, bool in_place) {
@@ -103,20 +103,20 @@ Left<E> from_row(Left<E> a, std::int64_t row) {
 
 // The masks of a strip and a block of queries.
 struct StripMasks {
-  static constexpr std::int64_t kPairs = kStrip / 2;
+  static constexpr std::int64_t kKeyPairs = kStrip / 2;
   void draw(const BlockMasks& block, std::int64_t first, std::int64_t rows) {
-    block.draw(first, rows, kPairs, numbers);
+    block.draw(first, rows, kKeyPairs, numbers);
   }
   // The bits of two keys and kMaskColumns queries.
   std::uint32_t pair(std::int64_t j, std::int64_t column) const {
-    return numbers[column / kMaskColumns * kPairs + j / 2];
+    return numbers[column / kMaskColumns * kKeyPairs + j / 2];
   }
   // The bits of key j and kLanes queries.
   Mask mask(std::int64_t j, std::int64_t column) const {
     const std::uint32_t bits = pair(j, column) >> (j % 2 * kMaskColumns + column % kMaskColumns);
     return mask_from_bits(bits & ((1u << kLanes) - 1u));
   }
-  std::uint32_t numbers[kMaskNumbers * kPairs];
+  std::uint32_t numbers[kMaskNumbers * kKeyPairs];
 };
 
 // top[i] = the largest of top[i] and rows of column i.
@@ -144,19 +144,17 @@ void softmax_numerators(const float* s, std::int64_t stride, std::int64_t rows, 
                         float* sums, std::int64_t sums_stride, E* p) {
   constexpr bool kPairs = !__is_same(E, float);
   const Vec scales = broadcast(scale);
-  Vec top[kVectors];  // pairs: minus the scaled one
+  Vec top[kVectors];
   Vec sum[2][kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
     top[v] = load(largest + v * kLanes);
-    if (kPairs) top[v] = broadcast(0.0f) - top[v] * scales;
     sum[0][v] = load(sums + v * kLanes);
     sum[1][v] = load(sums + sums_stride + v * kLanes);
   }
   const auto numerator = [&](std::int64_t j, int v) {
-    const Vec score = load(s + j * stride + v * kLanes);
-    if constexpr (kPairs) return exp2_for_bf16(mul_add(score, scales, top[v]));
-    return exp2((score - top[v]) * scales);
+    const Vec x = (load(s + j * stride + v * kLanes) - top[v]) * scales;
+    return kPairs ? exp2_for_bf16(x) : exp2(x);
   };
   const auto kept = [&](std::int64_t j, int v, Vec e) {
     return kDropout ? select_or_zero(masks.mask(j, column + v * kLanes), e) : e;
@@ -266,13 +264,11 @@ void attention_forward_head(const AttentionForward<Activation>& a, const Dropout
 template <typename Activation>
 void attention_forward(const AttentionForward<Activation>& a, const DropoutStream& stream,
                        std::int64_t example, Range heads, std::byte* scratch) {
-  if (a.cu_seqlens[example] == a.cu_seqlens[example + 1]) return;
-  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
-    const bool another = head + 1 < heads.end;
+  for_heads(a, example, heads, [&](std::int64_t head, bool another) {
     stream.threshold == 0
         ? attention_forward_head<Activation, false>(a, stream, example, head, another, scratch)
         : attention_forward_head<Activation, true>(a, stream, example, head, another, scratch);
-  }
+  });
 }
 
 // Adds the product over one block of queries to `sums` [rows, Dp] in scratch; the last block's sum
@@ -426,6 +422,10 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
         raise_maximum<count.value>(s + c, w.Q, rows, largest + c);
       });
     }
+    const auto block_masks = [&](std::int64_t block) {
+      return BlockMasks(stream, a.example[example], head, i0 / kDropoutBlock + block);
+    };
+    const BlockMasks drawn[2] = {block_masks(0), block_masks(1)};
     for (std::int64_t j = 0; j < h.keys; j += kStrip) {
       const std::int64_t rows = smaller(h.keys - j, kStrip);
       float* const s = w.scores + j * w.Q;
@@ -436,10 +436,7 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
       product(rows, n, D, from_row(values, j), w.d_out_t, Sums{d, w.Q, nullptr, 0});
       for (std::int64_t c0 = 0; c0 < n; c0 += kDropoutBlock) {
         StripMasks masks;
-        if (kDropout) {
-          masks.draw(BlockMasks(stream, a.example[example], head, (i0 + c0) / kDropoutBlock), j,
-                     rows);
-        }
+        if (kDropout) masks.draw(drawn[c0 / kDropoutBlock], j, rows);
         for_panels(smaller(n - c0, kDropoutBlock), [&](std::int64_t c, auto count) {
           const std::int64_t at = c0 + c;
           recompute_numerators<count.value, kDropout>(s + at, d + at, w.Q, rows, h.scale * kLog2E,
@@ -478,13 +475,11 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
 template <typename Activation>
 void attention_backward(const AttentionBackward<Activation>& b, const DropoutStream& stream,
                         std::int64_t example, Range heads, std::byte* scratch) {
-  if (b.forward.cu_seqlens[example] == b.forward.cu_seqlens[example + 1]) return;
-  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
-    const bool another = head + 1 < heads.end;
+  for_heads(b.forward, example, heads, [&](std::int64_t head, bool another) {
     stream.threshold == 0
         ? attention_backward_head<Activation, false>(b, stream, example, head, another, scratch)
         : attention_backward_head<Activation, true>(b, stream, example, head, another, scratch);
-  }
+  });
 }
 
 // The larger of the two. A batch's longest example needs the most, except that one block of queries

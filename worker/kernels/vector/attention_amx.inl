@@ -27,14 +27,12 @@ static_assert(kTileRows == kMaskColumns);
 inline constexpr std::int64_t kQueryBlock = 128;
 inline constexpr std::int64_t kBlockChunks = kQueryBlock / kTileDepth;
 
-inline std::int64_t at_most(std::int64_t x, std::int64_t limit) { return x < limit ? x : limit; }
-
 // Numbers of tiles of a head.
 struct TileCounts {
   TileCounts(std::int64_t S, std::int64_t keys, std::int64_t D)
-      : chunks(round_up(keys, kTileDepth) / kTileDepth),
-        columns(round_up(S, kTileRows) / kTileRows),
-        depth(round_up(D, kTileDepth) / kTileDepth),
+      : chunks(ceil_div(keys, kTileDepth)),
+        columns(ceil_div(S, kTileRows)),
+        depth(ceil_div(D, kTileDepth)),
         outputs(2 * depth) {}
   std::int64_t chunks;   // of 32 keys
   std::int64_t columns;  // of 16 queries
@@ -224,7 +222,7 @@ template <class Tiles>
 void add_further_outputs(Tiles& tiles, const bf16* rows, const bf16* pairs, std::int64_t chunks,
                          std::int64_t outputs, float* sums) {
   for (std::int64_t o = kOutputTiles; o < outputs; o += kOutputTiles) {
-    const std::int64_t count = at_most(outputs - o, kOutputTiles);
+    const std::int64_t count = smaller(outputs - o, kOutputTiles);
     clear_outputs(tiles);
     for (std::int64_t c = 0; c < chunks; ++c) {
       add_outputs(tiles, rows + (c * outputs + o) * kTileSize, pairs + c * kTileSize, count);
@@ -260,8 +258,8 @@ inline void write_transposed(const float* sums, std::int64_t sums_step, Vec fact
 #pragma GCC unroll 16
       for (int r = 0; r < kTileRows; ++r) store(to + r * stride + d, block[r]);
     } else {
-      const std::int64_t n = at_most(D - d, kTileRows);
-      for (std::int64_t r = 0; r < at_most(rows, kTileRows); ++r) {
+      const std::int64_t n = smaller(D - d, kTileRows);
+      for (std::int64_t r = 0; r < smaller(rows, kTileRows); ++r) {
         store_first(to + r * stride + d, block[r], n);
       }
     }
@@ -289,10 +287,10 @@ inline Vec logarithm(Vec x) {
 
 // Stores in `pairs` the numerators of the softmax of two keys, zero where dropped.
 struct Softmax {
-  Vec scale;   // of the scores, times log2 e
-  Vec offset;  // minus the largest score, times scale
+  Vec scale;  // of the scores, times log2 e
+  Vec largest;
   Vec sums[2];
-  Vec numerator(const float* s) const { return exp2_for_bf16(mul_add(load(s), scale, offset)); }
+  Vec numerator(const float* s) const { return exp2_for_bf16((load(s) - largest) * scale); }
   template <bool kDropout>
   void add(const float* s, std::int64_t count, const std::uint32_t* masks, bf16* pairs) {
 #pragma GCC unroll 8
@@ -388,7 +386,7 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
   const Head<bf16> h(a, example, head);
   const ForwardSpace w(scratch, h.S, h.keys, h.D);
   const TileCounts& n = w.counts;
-  const std::int64_t first_outputs = at_most(n.outputs, kOutputTiles);
+  const std::int64_t first_outputs = smaller(n.outputs, kOutputTiles);
   const bool keeps_pairs = n.outputs > kOutputTiles;
   const std::int64_t mask_pairs = n.chunks * kTileRows;
   bf16* const context = a.context + h.context_offset;
@@ -450,7 +448,7 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
     const bool next = q + 1 < n.columns;
     if (next) pack_queries(q + 1);
     Vec next_top = lowest;
-    Softmax softmax{scale, broadcast(0.0f) - top * scale, {broadcast(0.0f), broadcast(0.0f)}};
+    Softmax softmax{scale, top, {broadcast(0.0f), broadcast(0.0f)}};
     clear_outputs(tiles);
     const auto add_chunk = [&](std::int64_t c) {
       add_outputs(tiles, w.values + c * n.outputs * kTileSize,
@@ -469,7 +467,7 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
       if (whole) {
         softmax.add<kDropout>(s, kTilePairs, mask, pairs);
       } else {
-        softmax.add_last<kDropout>(s, at_most(rows, kTileRows), mask, pairs);
+        softmax.add_last<kDropout>(s, smaller(rows, kTileRows), mask, pairs);
       }
       if (next) store_scores(q + 1, c);
       if (c > 0) add_chunk(c - 1);
@@ -493,7 +491,7 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
     factors = broadcast(stream.scale) / sum;
     const std::int64_t i = q * kTileRows;
     const Vec log_sum_exp = mul_add(top, broadcast(h.scale), logarithm(sum));
-    store_first(h.log_sum_exp + i, log_sum_exp, at_most(h.S - i, kTileRows));
+    store_first(h.log_sum_exp + i, log_sum_exp, smaller(h.S - i, kTileRows));
     top = next_top;
   }
   write_column(n.columns);
@@ -502,14 +500,12 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
 template <class Tiles>
 void attention_forward_on_tiles(const AttentionForward<bf16>& a, const DropoutStream& stream,
                                 std::int64_t example, Range heads, std::byte* scratch) {
-  if (a.cu_seqlens[example] == a.cu_seqlens[example + 1]) return;
   Tiles tiles;
-  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
-    const bool another = head + 1 < heads.end;
+  for_heads(a, example, heads, [&](std::int64_t head, bool another) {
     stream.threshold == 0
         ? attention_forward_head<false>(tiles, a, stream, example, head, another, scratch)
         : attention_forward_head<true>(tiles, a, stream, example, head, another, scratch);
-  }
+  });
 }
 
 // ---- Backward.
@@ -518,8 +514,8 @@ struct BackwardSpace {
   BackwardSpace(std::byte* base, std::int64_t S, std::int64_t D) : BackwardSpace(base, S, S, D) {}
   BackwardSpace(std::byte* base, std::int64_t S, std::int64_t keys_count, std::int64_t D)
       : counts(S, keys_count, D),
-        query_chunks(round_up(S, kTileDepth) / kTileDepth),
-        block_chunks(at_most(query_chunks, kBlockChunks)),
+        query_chunks(ceil_div(S, kTileDepth)),
+        block_chunks(smaller(query_chunks, kBlockChunks)),
         scratch(base),
         keys(scratch.take<bf16>(2 * counts.chunks * counts.depth * kTileSize)),
         values(scratch.take<bf16>(2 * counts.chunks * counts.depth * kTileSize)),
@@ -572,7 +568,10 @@ struct ScoreGradients {
   Vec scale;   // of the scores, times log2 e
   Vec offset;  // minus the log-sum-exp, times log2 e
   Vec delta;
-  Vec probability(const float* s) const { return exp2_for_bf16(mul_add(load(s), scale, offset)); }
+  // The bound is for scores so large that the log-sum-exp is rounded by more than one.
+  Vec probability(const float* s) const {
+    return exp2_for_bf16(minimum(broadcast(0.0f), mul_add(load(s), scale, offset)));
+  }
   template <bool kDropout>
   Vec gradient(Vec p, const float* d, std::uint32_t kept) const {
     if constexpr (!kDropout) return p * (load(d) - delta);
@@ -678,7 +677,8 @@ class BackwardHead {
     fetch.next(context_, h_.width, h_.D);
   }
 
-  // sum_j P dP = dO . O, from the same tile products as dP: the bits are the same for a single key.
+  // sum_j P dP = dO . O, from the same tile products as dP: without dropout, the bits are the same for a
+  // single key.
   void compute_deltas() {
     for (std::int64_t q = 0; q < 2 * w_.query_chunks; ++q) {
       const std::int64_t i = q * kTileRows;
@@ -722,7 +722,7 @@ class BackwardHead {
   }
 
   void run_block(std::int64_t first_chunk) {
-    const std::int64_t chunks = at_most(w_.query_chunks - first_chunk, kBlockChunks);
+    const std::int64_t chunks = smaller(w_.query_chunks - first_chunk, kBlockChunks);
     const std::int64_t pairs = n_.chunks * kTileRows;
     if (kDropout) {
       for (std::int64_t q = 0; q < 2 * chunks; q += kMaskNumbers) {
@@ -760,7 +760,7 @@ class BackwardHead {
     for (std::int64_t half = 0; half < 2; ++half) {
       const std::int64_t q = 2 * k + half;
       const std::int64_t i = first_chunk * kTileDepth + q * kTileRows;
-      const std::int64_t queries = at_most(h_.S - i, kTileRows);
+      const std::int64_t queries = smaller(h_.S - i, kTileRows);
       const Vec lse = load_first(h_.log_sum_exp + i, queries > 0 ? queries : 0);
       const ScoreGradients gradients{broadcast(h_.scale * kLog2E), lse * broadcast(-kLog2E),
                                      load(w_.deltas + i)};
@@ -834,9 +834,9 @@ class BackwardHead {
     const Vec factors = broadcast(factor);
     const std::int64_t d = g % n_.depth * kTileDepth;
     const std::int64_t first = g / n_.depth * kTileDepth;
-    const std::int64_t n = at_most(h_.D - d, kTileDepth);
+    const std::int64_t n = smaller(h_.D - d, kTileDepth);
     const auto columns = static_cast<__mmask32>(n == kTileDepth ? ~0u : (1u << n) - 1u);
-    const std::int64_t rows = at_most(h_.keys - first, kTileDepth);
+    const std::int64_t rows = smaller(h_.keys - first, kTileDepth);
     for (std::int64_t r = 0; r < rows; ++r) {
       const float* const at = sums + r / kTileRows * 2 * kSumsSize + r % kTileRows * kLanes;
       _mm512_mask_storeu_epi16(to + (first + r) * h_.stride + d, columns,
@@ -862,16 +862,14 @@ class BackwardHead {
 template <class Tiles>
 void attention_backward_on_tiles(const AttentionBackward<bf16>& b, const DropoutStream& stream,
                                  std::int64_t example, Range heads, std::byte* scratch) {
-  if (b.forward.cu_seqlens[example] == b.forward.cu_seqlens[example + 1]) return;
   Tiles tiles;
-  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
-    const bool another = head + 1 < heads.end;
+  for_heads(b.forward, example, heads, [&](std::int64_t head, bool another) {
     if (stream.threshold == 0) {
       BackwardHead<false, Tiles>(tiles, b, stream, example, head, scratch).run(another);
     } else {
       BackwardHead<true, Tiles>(tiles, b, stream, example, head, scratch).run(another);
     }
-  }
+  });
 }
 
 // A batch's longest example needs the most, except that one block of queries needs no sums; its

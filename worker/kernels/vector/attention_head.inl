@@ -53,6 +53,16 @@ struct Head {
   float scale;
 };
 
+// Calls body(head, whether another one follows) for `heads` of an example, unless it has no tokens.
+template <typename Activation, typename Body>
+inline void for_heads(const AttentionForward<Activation>& a, std::int64_t example, Range heads,
+                      Body&& body) {
+  if (a.cu_seqlens[example] == a.cu_seqlens[example + 1]) return;
+  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
+    body(head, head + 1 < heads.end);
+  }
+}
+
 // Prefetches rows of D elements.
 template <bool kWrite = false, typename Element>
 inline void prefetch_rows(Element* p, std::int64_t stride, std::int64_t rows, std::int64_t D) {

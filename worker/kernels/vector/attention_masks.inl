@@ -36,8 +36,8 @@ class BlockMasks {
     }
   }
 
-  // Draws the masks of `rows` rows from `first`. Those of number q begin at masks[q * stride]; rows
-  // are rounded up to a multiple of four.
+  // Draws the masks of `rows` rows from `first`, rounded up to at most a multiple of four. Those of
+  // number q begin at masks[q * stride].
   void draw(std::int64_t first, std::int64_t rows, std::int64_t stride,
             std::uint32_t* masks) const {
     for (std::int64_t i = 0; i < rows; i += kVectors * kRows) {

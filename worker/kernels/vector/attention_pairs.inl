@@ -1,5 +1,6 @@
 // Backward of attention on AVX512-BF16, whose products multiply pairs of bf16. One pass over the
-// scores: sum_j P dP of a query is dO . O. The rounding of O adds at most 2^-8 of sum |dO O|.
+// scores: sum_j P dP of a query is dO . O. The rounding of O, and of P in it, adds at most 2^-8 of
+// sum |dO O| and of sum P |dP|.
 namespace tilewright::kernels {
 namespace {
 
@@ -52,7 +53,7 @@ struct PairBackwardWorkspace {
 };
 
 // sum_j P dP of each query of a panel, without the scale of dropout, from the same dot products as dP:
-// for a query with one key the bits are the same if nothing is dropped.
+// without dropout, the bits are the same for a query with one key.
 inline void compute_deltas(const PairBackwardWorkspace& w, std::int64_t n, std::int64_t D,
                            float scale, float* deltas) {
   const Vec unscale = broadcast(1.0f) / broadcast(scale);
@@ -80,11 +81,13 @@ void probabilities_and_gradients(const PairBackwardWorkspace& w, std::int64_t ro
     delta[v] = load(deltas + v * kLanes);
   }
   const auto probability = [&](std::int64_t j, int v) {
-    return exp2_for_bf16(mul_add(load(w.scores + j * w.panel + v * kLanes), scales, offset[v]));
+    // The bound is for scores so large that the log-sum-exp is rounded by more than one.
+    const Vec score = load(w.scores + j * w.panel + v * kLanes);
+    return exp2_for_bf16(minimum(broadcast(0.0f), mul_add(score, scales, offset[v])));
   };
   const auto gradient = [&](std::int64_t j, int v, Vec p, std::uint32_t bits) {
     Vec dp = load(w.d_probabilities + j * w.panel + v * kLanes);
-    if (kDropout) dp = select_or_zero(mask_from_bits(bits & 0xffffu), dp);
+    if (kDropout) dp = select_or_zero(mask_from_bits(bits), dp);
     return p * (dp - delta[v]);
   };
   for (std::int64_t j = 0; j < rows; j += 2) {
@@ -194,13 +197,11 @@ void attention_backward_pairs_head(const AttentionBackward<bf16>& b, const Dropo
 template <>
 void attention_backward(const AttentionBackward<bf16>& b, const DropoutStream& stream,
                         std::int64_t example, Range heads, std::byte* scratch) {
-  if (b.forward.cu_seqlens[example] == b.forward.cu_seqlens[example + 1]) return;
-  for (std::int64_t head = heads.begin; head < heads.end; ++head) {
-    const bool another = head + 1 < heads.end;
+  for_heads(b.forward, example, heads, [&](std::int64_t head, bool another) {
     stream.threshold == 0
         ? attention_backward_pairs_head<false>(b, stream, example, head, another, scratch)
         : attention_backward_pairs_head<true>(b, stream, example, head, another, scratch);
-  }
+  });
 }
 template <>
 std::size_t attention_scratch<bf16>(std::int64_t max_seqlen, std::int64_t head_size) {

@@ -8,8 +8,9 @@ using AttentionTest = KernelTest;
 
 TEST_P(AttentionTest, AgreesWithDoublePrecision) {
   with_type([&]<typename Activation>(Activation) {
-    for (const Shape& shape : {Shape{{3, 1, 0, 17}, 2, 8}, Shape{{70, 33}, 3, 32},
-                               Shape{{131, 64, 2}, 2, 64}, Shape{{48, 100}, 1, 40}}) {
+    for (const Shape& shape :
+         {Shape{{3, 1, 0, 17}, 2, 8}, Shape{{70, 33}, 3, 32}, Shape{{131, 64, 2}, 2, 64},
+          Shape{{48, 100}, 1, 40}, Shape{{131, 33}, 1, 136}}) {
       const Examples e = make_examples(shape.lengths, 100);
       const std::int64_t width = shape.heads * shape.head_size;
       const auto qkv = random_vector<Activation>(3 * e.tokens() * width, 1);
@@ -128,8 +129,8 @@ TEST_P(AttentionTest, GivesPaddingZeroWeightForAnyValues) {
     const std::int64_t A = 2;
     const std::int64_t D = 32;
     const std::int64_t width = A * D;
-    const std::vector<std::int32_t> lengths = {45, 1, 64, 15, 33};
-    const std::int64_t padded = 65;
+    const std::vector<std::int32_t> lengths = {45, 1, 131, 15, 64};
+    const std::int64_t padded = 161;  // two blocks of queries
     const Examples packed = make_examples(lengths, 7);
     const Examples filled = make_examples(std::vector<std::int32_t>(5, padded), 7);
     const auto qkv = random_vector<Activation>(3 * packed.tokens() * width, 1);
@@ -186,6 +187,42 @@ TEST_P(AttentionTest, StaysFiniteForScoresBeyondTheRangeOfExp) {
     for (const Activation x : got.context) ASSERT_TRUE(std::isfinite(as_double(x)));
     for (const Activation x : got.d_qkv) ASSERT_TRUE(std::isfinite(as_double(x)));
     expect_close(got.lse, want.lse, 64 * kRoundoff<float>, 0.1, "lse");
+  });
+}
+
+TEST_P(AttentionTest, WeighsEqualScoresEquallyHoweverLarge) {
+  constexpr std::int64_t kHeadSize = 64;
+  constexpr float kLarge = 999424;  // exact in bf16
+  with_type([&]<typename Activation>(Activation) {
+    const Examples e = make_examples({40});
+    for (const float sign : {1.0f, -1.0f}) {
+      auto qkv = random_vector<Activation>(3 * e.tokens() * kHeadSize, 1);
+      for (std::size_t i = 0; i < qkv.size(); ++i) {
+        const std::size_t part = i / kHeadSize % 3;
+        if (part == 0) qkv[i] = runtime::from_float<Activation>(kLarge);
+        if (part == 1) qkv[i] = runtime::from_float<Activation>(sign * kLarge);
+      }
+      const auto d_context = random_vector<Activation>(e.tokens() * kHeadSize, 2);
+      const auto got = run_attention<Activation>(ops<Activation>(), 1, e, 1, kHeadSize, qkv.data(),
+                                                 d_context.data(), make_dropout(0));
+      const auto want =
+          attention_in_double(e, 1, kHeadSize, doubles(qkv), doubles(d_context), make_dropout(0));
+      expect_sums(got.context, want.context, want.context_terms, "context");
+      for (const Activation x : got.d_qkv) ASSERT_TRUE(std::isfinite(as_double(x))) << sign;
+    }
+  });
+}
+
+TEST_P(AttentionTest, CanDropEverything) {
+  with_type([&]<typename Activation>(Activation) {
+    const Examples e = make_examples({5, 40});
+    Dropout dropout = make_dropout(0.5);
+    dropout.threshold = 65536;
+    const auto got = run_attention<Activation>(
+        ops<Activation>(), 1, e, 1, 32, random_vector<Activation>(3 * e.tokens() * 32, 1).data(),
+        random_vector<Activation>(e.tokens() * 32, 2).data(), dropout);
+    for (const Activation x : got.context) ASSERT_EQ(as_double(x), 0.0);
+    for (const Activation x : got.d_qkv) ASSERT_EQ(as_double(x), 0.0);
   });
 }
 
