@@ -33,7 +33,9 @@ TEST_F(Training, HasTheSameHashForAnyNumberOfThreadsAndProcesses) {
   EXPECT_EQ(train_in_processes("two", 2), reference);
   EXPECT_EQ(train_in_processes("three", 3), reference);
   EXPECT_EQ(train_in_processes("memory", 2, {"--ddp_backend=shm"}), reference);
+  EXPECT_THAT(output_, ::testing::HasSubstr("gradients are exchanged through shared memory\n"));
   EXPECT_EQ(train_in_processes("tcp", 2, {"--ddp_backend=tcp"}), reference);
+  EXPECT_THAT(output_, ::testing::HasSubstr("gradients are exchanged over TCP\n"));
 }
 
 std::size_t count_of(const std::string& line, const std::string& text) {
@@ -78,7 +80,7 @@ TEST_F(Training, HasTheSameHashWithSeveralStreams) {
   const std::string reference = train_in_one_process("one", 2);
   const std::vector<std::string> streams = {"--ddp_backend=tcp", "--ddp_streams=3"};
   EXPECT_EQ(train_in_processes("two", 2, streams), reference);
-  EXPECT_THAT(output_, ::testing::HasSubstr("exchanged by 3 threads per process"));
+  EXPECT_THAT(output_, ::testing::HasSubstr("exchanged over TCP, by 3 threads per process"));
   for (const char* point : {"reduce_scatter.before_send", "all_gather.before_send"}) {
     const ScopedFault fault(once(fmt::format("{}@6", point)));
     EXPECT_EQ(train_in_processes(point, 2, streams), reference) << point;

@@ -20,6 +20,32 @@ std::string Mesh::name(int peer) const {
                      net::to_string(config_.peers[static_cast<std::size_t>(peer)].address));
 }
 
+std::string Mesh::links() const {
+  const std::string& own_host = config_.peers[static_cast<std::size_t>(rank())].address.host;
+  int sharing = 0;
+  int separated = 0;  // have this rank's address, but share no memory
+  for (int peer = 0; peer < world(); ++peer) {
+    if (peer == rank()) continue;
+    if (transport_->shares_memory(peer)) {
+      ++sharing;
+    } else if (config_.peers[static_cast<std::size_t>(peer)].address.host == own_host) {
+      ++separated;
+    }
+  }
+  const int others = world() - 1 - sharing;
+  if (others == 0) return "through shared memory";
+  std::string text = sharing == 0
+                         ? "over TCP"
+                         : fmt::format("through shared memory with {} rank{}, over TCP with {}",
+                                       sharing, sharing == 1 ? "" : "s", others);
+  if (separated > 0 && config_.shared_memory == SharedMemory::kIfPossible) {
+    text +=
+        fmt::format(" ({} with this rank's address share{} no memory; --ddp_backend=shm says why)",
+                    separated, separated == 1 ? "s" : "");
+  }
+  return text;
+}
+
 void Mesh::add_stream(std::unique_ptr<Mesh> stream) {
   const std::lock_guard lock(abort_mutex_);
   if (!reason_.empty()) stream->abort(reason_);

@@ -46,7 +46,7 @@ struct MeshConfig {
   std::string job_uid;
   std::uint64_t epoch = 0;  // membership epoch
   int rank = 0;
-  std::vector<MeshPeer> peers;  // by rank; the address of peers[rank] is not used
+  std::vector<MeshPeer> peers;  // by rank; the address of peers[rank] is only for messages
   // A connection that has not authenticated itself by then is closed.
   Duration handshake_timeout = std::chrono::seconds(5);
   bool tls = false;  // must be equal on all ranks
@@ -78,6 +78,9 @@ class Mesh {
   }
   void add_stream(std::unique_ptr<Mesh> stream);
   std::string name(int peer) const;  // for messages: "rank 2 (10.0.0.3:29500)"
+  // What the links of this rank use, for messages: "over TCP", "through shared memory with 1 rank,
+  // over TCP with 2".
+  std::string links() const;
 
   // Ends all current and later operations of all streams with a Failure that contains the reason.
   // Thread-safe.

@@ -41,8 +41,10 @@ std::unique_ptr<collectives::Mesh> Connector::build_mesh(const collectives::Mesh
   auto mesh = collectives::build_mesh(*listener_, config, session_.key(), deadline, cancel);
   const AbortOnEpochEnd abort(session_, *mesh);
   collectives::open_streams(*mesh, streams_, *listener_, session_.key(), deadline, cancel);
-  if (config.rank == 0 && mesh->streams() > 1) {
-    log_.info("gradients are exchanged by {} threads per process", mesh->streams());
+  if (config.rank == 0 && mesh->world() > 1) {
+    log_.info(
+        "gradients are exchanged {}{}", mesh->links(),
+        mesh->streams() > 1 ? fmt::format(", by {} threads per process", mesh->streams()) : "");
   }
   return mesh;
 }

@@ -223,8 +223,7 @@ TEST(Mesh, UsesTcpIfAnEndDoesNotShareMemory) {
         const auto mesh = build_mesh(listeners.listeners[static_cast<std::size_t>(which)], config,
                                      test_key(), test_deadline());
         barrier(*mesh, test_deadline());
-        return dynamic_cast<PeerTransport&>(mesh->transport()).shares_memory(1 - which) ? "shared"
-                                                                                        : "tcp";
+        return mesh->links();
       } catch (const Failure& failure) {
         return failure.what();
       }
@@ -233,9 +232,15 @@ TEST(Mesh, UsesTcpIfAnEndDoesNotShareMemory) {
   using enum SharedMemory;
   for (const auto& [zero, one] : {std::pair{kNever, kIfPossible}, std::pair{kIfPossible, kNever}}) {
     auto first = rank(0, zero), second = rank(1, one);
-    EXPECT_EQ(first.get(), "tcp");
-    EXPECT_EQ(second.get(), "tcp");
+    // The end that would have shared memory says so.
+    const std::string hint =
+        " (1 with this rank's address shares no memory; --ddp_backend=shm says why)";
+    EXPECT_EQ(first.get(), zero == kIfPossible ? "over TCP" + hint : "over TCP");
+    EXPECT_EQ(second.get(), one == kIfPossible ? "over TCP" + hint : "over TCP");
   }
+  auto sharing = rank(0, kIfPossible), also_sharing = rank(1, kIfPossible);
+  EXPECT_EQ(sharing.get(), "through shared memory");
+  EXPECT_EQ(also_sharing.get(), "through shared memory");
   auto first = rank(0, kNever), second = rank(1, kRequired);
   EXPECT_THAT(second.get(), HasSubstr("rank 1 has no shared memory with rank 0 ("));
   EXPECT_THAT(first.get(), HasSubstr("rank 1"));
