@@ -1,6 +1,8 @@
 #include "worker/kernels/gemm/plan.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 
 #include "worker/kernels/integers.h"
 
@@ -58,7 +60,9 @@ BlockSize fastest_blocks(const TiledMatrix& matrix, BlockSize most, int threads)
   return best;
 }
 
-BlockSize keep_threads_busy(const TiledMatrix& matrix, BlockSize block, int threads) {
+namespace {
+
+BlockSize find_busy_blocks(const TiledMatrix& matrix, BlockSize block, int threads) {
   constexpr double kEnough = 0.85;
   TiledMatrix tiles_only = matrix;
   tiles_only.row_cost = tiles_only.column_cost = 0;
@@ -69,6 +73,29 @@ BlockSize keep_threads_busy(const TiledMatrix& matrix, BlockSize block, int thre
     if (thread_use(matrix, other, threads) > thread_use(matrix, best, threads)) best = other;
   }
   return best;
+}
+
+struct BusyBlocks {
+  TiledMatrix matrix;
+  BlockSize most;
+  int threads = 0;
+  BlockSize found;
+};
+
+}  // namespace
+
+BlockSize keep_threads_busy(const TiledMatrix& matrix, BlockSize block, int threads) {
+  constexpr std::size_t kRemembered = 32;  // a step of BERT has 12 different products
+  thread_local std::array<BusyBlocks, kRemembered> remembered;
+  thread_local std::size_t oldest = 0;
+  const auto known = std::ranges::find_if(remembered, [&](const BusyBlocks& one) {
+    return one.threads == threads && one.most == block && one.matrix == matrix;
+  });
+  if (known != remembered.end()) return known->found;
+  const BlockSize found = find_busy_blocks(matrix, block, threads);
+  remembered[oldest] = {matrix, block, threads, found};
+  oldest = (oldest + 1) % kRemembered;
+  return found;
 }
 
 }  // namespace tilewright::kernels

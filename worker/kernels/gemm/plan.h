@@ -15,6 +15,7 @@ struct TiledMatrix {
   std::int64_t nr = 1;
   double row_cost = 0;
   double column_cost = 0;
+  bool operator==(const TiledMatrix&) const = default;
 };
 
 // The size of a block, a multiple of mr x nr. Blocks at the end of the matrix are smaller.
@@ -22,6 +23,7 @@ struct BlockSize {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t count(const TiledMatrix& matrix) const;
+  bool operator==(const BlockSize&) const = default;
 };
 
 // The part of the threads' time that goes into tiles if each thread takes the next block when it has
@@ -32,7 +34,8 @@ double thread_use(const TiledMatrix& matrix, BlockSize block, int threads);
 BlockSize fastest_blocks(const TiledMatrix& matrix, BlockSize most, int threads);
 
 // `block`, which was measured on few threads, unless it leaves many threads idle; then the fastest
-// one of at most its size.
+// one of at most its size. Each thread remembers its last answers, because a step asks the same for
+// all layers, and the search takes up to 9 us, in which all other threads wait.
 BlockSize keep_threads_busy(const TiledMatrix& matrix, BlockSize block, int threads);
 
 }  // namespace tilewright::kernels

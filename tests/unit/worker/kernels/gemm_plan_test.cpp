@@ -2,6 +2,9 @@
 // every CPU.
 #include <gtest/gtest.h>
 
+#include <future>
+#include <vector>
+
 #include "worker/kernels/gemm/linear.h"
 #include "worker/kernels/gemm/plan.h"
 #include "worker/kernels/isa_entries.h"
@@ -31,6 +34,26 @@ TEST(FastestBlocks, StayBelowTheLargestBlock) {
     EXPECT_LE(block.columns, 320);
     EXPECT_EQ(block.rows % 14, 0);
     EXPECT_EQ(block.columns % 32, 0);
+  }
+}
+
+// A thread remembers its last answers, a new thread has none.
+TEST(BusyBlocks, AreTheSameHoweverOftenOneAsks) {
+  std::vector<TiledMatrix> matrices;
+  for (std::int64_t rows = 14; rows < 1400; rows += 14) {
+    matrices.push_back({rows, 4096 - rows, 14, 32, 0.5, rows % 28 == 0 ? 1.0 : 4.0});
+  }
+  const auto ask = [&](std::int64_t matrix, int threads) {
+    return keep_threads_busy(matrices[static_cast<std::size_t>(matrix)], {280, 2048}, threads);
+  };
+  for (std::int64_t i = 0; i < std::ssize(matrices); ++i) {
+    for (const int threads : {24, 56}) {
+      const BlockSize first = std::async(std::launch::async, ask, i, threads).get();
+      EXPECT_EQ(ask(i, threads), first);
+      EXPECT_EQ(ask(i, threads), first);
+      if (i > 0) ask(i - 1, threads);
+      EXPECT_EQ(ask(i, threads), first);
+    }
   }
 }
 
