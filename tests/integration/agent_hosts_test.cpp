@@ -207,7 +207,7 @@ TEST_F(AgentHosts, EndsAllWhenAHostIsKilled) {
   EXPECT_THAT(program->output(), HasSubstr("host node2 was lost"));
 }
 
-// The coordinator misses the heartbeats of the host; the other one continues from a checkpoint.
+// The coordinator misses the heartbeats of the host; the other one continues from memory.
 TEST_F(AgentHosts, AnElasticTrainingGoesOnWithoutAHostThatLostItsPower) {
   const std::vector<std::string> steps = {"--per_device_train_batch_size=16", "--max_steps=24",
                                           "--logging_steps=1"};
@@ -224,6 +224,8 @@ TEST_F(AgentHosts, AnElasticTrainingGoesOnWithoutAHostThatLostItsPower) {
   EXPECT_EQ(program->wait(), 0) << program->output();
   output_ = program->output();
   EXPECT_THAT(output_, HasSubstr("host node2 was lost"));
+  EXPECT_THAT(output_,
+              AllOf(HasSubstr("recovered: worker 1 lost"), Not(HasSubstr("resuming from"))));
   EXPECT_EQ(digest(), reference);
 }
 
