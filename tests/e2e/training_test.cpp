@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <iostream>
 #include <regex>
 
 #include "tests/e2e/training_job.h"
@@ -16,6 +17,10 @@ using ::testing::Not;
 
 // Enough that the job still runs when the status shows its first checkpoint, up to ten seconds late.
 constexpr int kSteps = 60;
+
+// How worker 0's log names a worker 1 that has left after SIGTERM, and one that was killed.
+constexpr const char* kLeft = "resized: worker 1 left";
+constexpr const char* kLost = "recovered: worker 1 lost";
 
 // Steps of 32 sentence pairs with a checkpoint every eight steps.
 json two_workers() {
@@ -39,8 +44,9 @@ class TrainingOnACluster : public testing::TrainingJobTest {
     start(job);
   }
   // Worker 0 has kept the state while worker 1 was replaced: it has read no checkpoint and computed at
-  // most one step again.
-  void expect_state_kept() const {
+  // most one step again. Records the seconds from the end of the membership epoch until it continued
+  // alone, which its log says in a line that begins with `change`.
+  void expect_state_kept(const std::string& change) {
     const std::string log = kubectl_ok({"logs", "mrpc-worker-0"});
     EXPECT_THAT(log, Not(HasSubstr("resuming from")));
     EXPECT_THAT(log, HasSubstr("worker 1 joined"));
@@ -52,6 +58,13 @@ class TrainingOnACluster : public testing::TrainingJobTest {
       last = step;
     }
     EXPECT_EQ(last, kSteps) << log;
+    std::smatch continued;
+    ASSERT_TRUE(std::regex_search(
+        log, continued,
+        std::regex(change + ".*; 1 worker continues after step [0-9]+ in ([0-9.]+) s .*")))
+        << log;
+    RecordProperty("seconds_to_continue", continued.str(1));
+    std::cout << continued.str() << "\n";
   }
 
  private:
@@ -117,7 +130,7 @@ TEST_F(TrainingOnACluster, HasTheSameHashAfterAPodIsDeleted) {
   EXPECT_EQ(status["restarts"]["infrastructure"], 1) << status;
   EXPECT_EQ(status["restarts"]["program"], 0);
   EXPECT_EQ(status["failures"][0]["pod"], "mrpc-worker-1");
-  expect_state_kept();
+  expect_state_kept(kLeft);
   EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 }
 
@@ -142,7 +155,7 @@ TEST_F(TrainingOnACluster, HasTheSameHashAfterAProcessIsKilled) {
   EXPECT_EQ(status["failures"][0]["signal"], 9);
   EXPECT_EQ(status["failures"][0]["index"], 1);
   EXPECT_EQ(status["failures"][0]["rank"], 1) << "the socket closes before the pod fails";
-  expect_state_kept();
+  expect_state_kept(kLost);
   EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 }
 
