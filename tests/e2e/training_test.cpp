@@ -43,6 +43,16 @@ class TrainingOnACluster : public testing::TrainingJobTest {
     job["spec"]["worker"]["env"] = json::array({testing::delayed_epochs({200, 1000})});
     start(job);
   }
+  // `kubectl drain` of the job's pods that also match `selector`, without other pods of the node,
+  // which is returned: it stays cordoned.
+  std::string evict_pods(const std::string& selector = "") {
+    const std::string node = get("pod/mrpc-worker-0")["spec"]["nodeName"];
+    add_cleanup({"uncordon", node});
+    const std::string uid = job()["metadata"]["uid"];
+    kubectl_ok({"drain", node, "--pod-selector=tilewright.dev/job-uid=" + uid + selector,
+                "--delete-emptydir-data", "--force", "--timeout=100s"});
+    return node;
+  }
   // Worker 0 has kept the state while worker 1 was replaced: it has read no checkpoint and computed at
   // most one step again. Records the seconds from the end of the membership epoch until it continued
   // alone, which its log says in a line that begins with `change`.
@@ -159,14 +169,24 @@ TEST_F(TrainingOnACluster, HasTheSameHashAfterAProcessIsKilled) {
   EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
 }
 
+TEST_F(TrainingOnACluster, HasTheSameHashAfterOnePodIsEvicted) {
+  start_for_a_replacement();
+  wait_for_checkpoint();
+  const std::string node = evict_pods(",tilewright.dev/worker-index=1");
+  kubectl_ok({"uncordon", node});  // for the replacement
+  wait_for_success();
+  const json status = job()["status"];
+  EXPECT_EQ(status["restarts"]["infrastructure"], 1) << status;
+  EXPECT_EQ(status["restarts"]["program"], 0);
+  EXPECT_EQ(status["failures"][0]["pod"], "mrpc-worker-1");
+  expect_state_kept(kLeft);
+  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
+}
+
 TEST_F(TrainingOnACluster, HasTheSameHashAfterItsPodsAreEvicted) {
   start();
   wait_for_checkpoint();
-  const std::string node = get("pod/mrpc-worker-0")["spec"]["nodeName"];
-  // Evicts the pods as `kubectl drain` does, without other pods on the node.
-  const std::string uid = job()["metadata"]["uid"];
-  kubectl_ok({"drain", node, "--pod-selector=tilewright.dev/job-uid=" + uid,
-              "--delete-emptydir-data", "--force", "--timeout=100s"});
+  const std::string node = evict_pods();
   wait_for("condition=Blocked");
   kubectl_ok({"uncordon", node});
   wait_for_success();
