@@ -234,6 +234,44 @@ class TrainingsTest(unittest.TestCase):
                           "3.00 x"])
 
 
+class GradientsTest(unittest.TestCase):
+    ROW = {"model": "bert-base", "head": "regression", "dtype": "fp32", "isa": "avx2", "worst_tensor": "classifier.bias",
+           "worst_error_of_allowed": 1, "largest_logit_difference": 1e-5, "folder_logit_difference": 1e-5}
+
+    @classmethod
+    def setUpClass(cls):
+        peers = ("torch", "transformers", "safetensors", "safetensors.torch", "write_goldens")
+        sys.path.insert(0, str(CHECKOUT / "bench" / "parity"))
+        with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in peers}):
+            import gradients
+        cls.beyond_limits = staticmethod(gradients.beyond_limits)
+
+    def test_names_each_figure_that_is_beyond_its_limit(self):
+        self.assertEqual(self.beyond_limits(self.ROW), [])
+        nan = float("nan")
+        for name, value, said in (
+            ("worst_error_of_allowed", 1.25, "the gradient of classifier.bias has 1.25 times the error that is allowed"),
+            ("worst_error_of_allowed", nan, "the gradient of classifier.bias has nan times the error that is allowed"),
+            ("largest_logit_difference", 2e-5, "largest_logit_difference: found 2e-05, expected at most 1e-05"),
+            ("largest_logit_difference", nan, "largest_logit_difference: found nan, expected at most 1e-05"),
+            ("folder_logit_difference", 2e-5, "folder_logit_difference: found 2e-05, expected at most 1e-05"),
+        ):
+            with self.subTest(name=name, value=value):
+                found = self.beyond_limits({**self.ROW, name: value})
+                self.assertEqual(found, ["bert-base regression fp32 avx2: " + said])
+
+    def test_bf16_has_no_limit_of_its_logits(self):
+        row = {**self.ROW, "dtype": "bf16", "largest_logit_difference": 0.02}
+        del row["folder_logit_difference"]
+        self.assertEqual(self.beyond_limits(row), [])
+
+    def test_the_logits_of_the_committed_results_are_within_the_limit(self):
+        for path in (CHECKOUT / "bench" / "results").glob("gradients-*.json"):
+            for row in json.loads(path.read_text())["results"]:
+                with self.subTest(path=path.name, model=row["model"], isa=row["isa"]):
+                    self.assertEqual(self.beyond_limits({**row, "worst_error_of_allowed": 0}), [])
+
+
 class PeersTest(unittest.TestCase):
     def test_reads_the_lines_of_gloo_and_open_mpi(self):
         said = "warning\ngloo 2 ranks 0.0625 MB 1.50 ms algbw 0.04 GB/s\n" \
