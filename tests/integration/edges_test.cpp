@@ -162,6 +162,33 @@ TEST_F(Edges, ASavedModelNamesItsTask) {
   EXPECT_THAT(output_, HasSubstr("--task_name is missing"));
 }
 
+TEST_F(Edges, PredictionsCanBeThoseOfTheFirstRows) {
+  ASSERT_EQ(run(std::string(kTrain) + "--task_name mrpc --do_predict --output_dir /tmp/trained"), 0)
+      << output_;
+  const std::string whole = testing::read_text(path("trained/predict_results_mrpc.txt"));
+  ASSERT_EQ(
+      run("--model_name_or_path trained --task_name mrpc --do_predict --max_predict_samples 3 "
+          "--output_dir /tmp/predicted"),
+      0)
+      << output_;
+  const std::string first = testing::read_text(path("predicted/predict_results_mrpc.txt"));
+  EXPECT_EQ(std::ranges::count(first, '\n'), 1 + 3);  // with the header
+  EXPECT_TRUE(whole.starts_with(first)) << first << "\n" << whole;
+  EXPECT_GT(whole.size(), first.size());
+  EXPECT_EQ(json("predicted/predict_results.json").at("predict_samples"), 3);
+}
+
+TEST_F(Edges, AModelMayHaveItsConfigElsewhere) {
+  ASSERT_EQ(run(std::string(kTrain) + "--task_name mrpc --output_dir /tmp/trained"), 0) << output_;
+  fs::create_directory(path("other"));
+  fs::rename(path("trained/config.json"), path("other/config.json"));
+  const std::string flags = "--model_name_or_path trained --task_name mrpc --do_eval ";
+  EXPECT_EQ(run(flags), static_cast<int>(ExitCode::kModel));
+  ASSERT_EQ(run(flags + "--config_name other --output_dir /tmp/evaluated"), 0) << output_;
+  EXPECT_EQ(json("evaluated/all_results.json").at("eval_loss"),
+            json("trained/all_results.json").at("eval_loss"));
+}
+
 // The first row alone has the label of most training rows.
 TEST_F(Edges, BaselinesAreThoseOfTheRowsThatAreEvaluated) {
   ASSERT_EQ(run(std::string(kTrain) + "--task_name mrpc --output_dir /tmp/trained"), 0) << output_;
