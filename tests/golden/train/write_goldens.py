@@ -7,6 +7,10 @@ schedules.json: the learning rate of every step, as the schedulers of transforme
 metrics.json: metrics and the lines that Trainer.log_metrics prints for them.
 training_arguments.txt: the names of the fields of TrainingArguments.
 training_arguments_5.txt: those of transformers 5.24.0; --fields FILE writes those of the installed version alone.
+trainer_state.txt: the names of the fields of TrainerState, whose load_from_json() takes no others.
+script_arguments.txt: not written here: the fields of ModelArguments and DataTrainingArguments of
+    examples/pytorch/text-classification/run_glue.py (transformers' commit 242e7fc, 4.34.0.dev0) and of
+    examples/pytorch/question-answering/run_qa.py (commit 03ea97a, 4.55.0.dev0).
 arguments.json: command lines as HfArgumentParser reads them, a TrainingArguments as its to_json_string()
     writes it, and the steps at which the Trainer's DefaultFlowCallback logs, evaluates and saves.
 vocab.txt: a vocabulary for tests/golden/data/small_d64.
@@ -320,9 +324,8 @@ def arguments():
             "dumped": json.loads(dumped.to_json_string()), "steps": steps()}
 
 
-def write_fields(path):
-    fields = [field.name for field in dataclasses.fields(transformers.TrainingArguments)
-              if not field.name.startswith("_")]
+def write_fields(path, dataclass=transformers.TrainingArguments):
+    fields = [field.name for field in dataclasses.fields(dataclass) if not field.name.startswith("_")]
     path.write_text("\n".join(fields) + "\n")
 
 
@@ -342,6 +345,7 @@ def main():
     answers = json.dumps(question_answering(out), indent=1) + "\n"
     (out / "question_answering/answers.json").write_text(answers)
     write_fields(out / "training_arguments.txt")
+    write_fields(out / "trainer_state.txt", transformers.TrainerState)
     (out / "arguments.json").write_text(json.dumps(arguments(), indent=1) + "\n")
 
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <thread>
 
@@ -129,6 +130,18 @@ TEST_F(CheckpointTest, RestoresEveryBitAndEveryField) {
   EXPECT_EQ(state.membership_epoch, 4);
   EXPECT_EQ(state.examples_consumed, 320);
   EXPECT_EQ(state.train_seconds, 12.5);
+}
+
+// TrainerState.load_from_json() fails on a name that it does not know. The fields, from
+// tests/golden/train/write_goldens.py.
+TEST_F(CheckpointTest, HasTheFieldsOfTransformersTrainerState) {
+  std::ifstream file(testing::source_dir() / "tests/golden/train/trainer_state.txt");
+  std::vector<std::string> fields;
+  for (std::string name; std::getline(file, name);) fields.push_back(name);
+  const auto json = nlohmann::json::parse(trainer_state_json(state_));
+  std::vector<std::string> found;
+  for (const auto& [name, unused] : json.items()) found.push_back(name);
+  EXPECT_THAT(found, ::testing::UnorderedElementsAreArray(fields));
 }
 
 TEST_F(CheckpointTest, NamesItsTensorsAsHuggingFaceDoes) {
