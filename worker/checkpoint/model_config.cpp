@@ -175,9 +175,9 @@ std::string model_config_json(const std::string& source_json,
   }
   json.erase(kFinetuningTask);
   if (!finetuning_task.empty()) json[kFinetuningTask] = finetuning_task;
-  json.erase("num_labels");  // implied by id2label; 2 without it
-  json.erase("dtype");
-  json["torch_dtype"] = "float32";  // read by transformers 4 and 5
+  json.erase("num_labels");         // implied by id2label; 2 without it
+  json["dtype"] = "float32";        // as transformers 4.56 and later write it
+  json["torch_dtype"] = "float32";  // read by earlier ones
   return json.dump(2) + "\n";
 }
 

@@ -226,11 +226,11 @@ TEST_F(ModelConfigTest, KeepsOtherFieldsInTheConfigOfTheClassifier) {
   EXPECT_EQ(json["architectures"], nlohmann::json::array({"BertForSequenceClassification"}));
   EXPECT_EQ(json["id2label"], nlohmann::json({{"0", "no"}, {"1", "yes"}}));
   EXPECT_EQ(json["label2id"], nlohmann::json({{"no", 0}, {"yes", 1}}));
+  EXPECT_EQ(json["dtype"], "float32");
   EXPECT_EQ(json["torch_dtype"], "float32");
   EXPECT_EQ(json["custom"], minimal_["custom"]);
   EXPECT_EQ(json["finetuning_task"], "mrpc");
   EXPECT_FALSE(json.contains("num_labels"));
-  EXPECT_FALSE(json.contains("dtype"));
   EXPECT_EQ(json["hidden_size"], 384);
   EXPECT_EQ(read(json).encoder.num_labels, 2);
 }
