@@ -164,7 +164,9 @@ std::vector<TrainingFlag> working_flags() {
                           "task in dataset_config_name; sets task_name. Or a directory of its "
                           "Parquet files")),
           "The scripts take every data set with their columns. Here another one needs task_name "
-          "and the columns of that task, or is given as files, see train_file."),
+          "and the columns of that task, or is given as files, see train_file. glue is trained as "
+          "with task_name; run_glue.py then has accuracy, or for stsb mse, as its only metric, "
+          "numbers as labels, and predict_results_None.txt."),
       string("dataset_config_name", &Settings::dataset_config_name,
              "configuration of dataset_name: the task of glue"),
       volume_path(string("train_file", &Settings::train_file,
@@ -301,9 +303,10 @@ std::vector<TrainingFlag> working_flags() {
                                 "effect on question answering")),
       determines_weights(number("num_train_epochs", &Settings::num_train_epochs, 0, 1e6,
                                 "epochs to train; fractions are allowed")),
-      determines_weights(
-          or_minus_one(integer("max_steps", &Settings::max_steps, 1, kNoMaximum,
-                               "optimizer steps to train; overrides num_train_epochs; -1: unset"))),
+      differs(determines_weights(or_minus_one(
+                  integer("max_steps", &Settings::max_steps, 1, kNoMaximum,
+                          "optimizer steps to train; overrides num_train_epochs; -1: unset"))),
+              "0 is an error; the Trainer makes one step with it."),
       differs(determines_weights(
                   choice("lr_scheduler_type", &Settings::lr_scheduler_type,
                          {"linear", "constant", "constant_with_warmup", "cosine",
@@ -371,11 +374,12 @@ std::vector<TrainingFlag> working_flags() {
       differs(volume_path(string("resume_from_checkpoint", &Settings::resume_from_checkpoint,
                                  "checkpoint directory to resume from; empty: this job's newest "
                                  "checkpoint, if any")),
-              "If the job has checkpoints of its own, it resumes from the newest of these. The "
-              "data, the starting weights and all flags that determine the weights, such as "
-              "num_train_epochs and learning_rate, must be those of the checkpoint; the Trainer "
-              "continues with others. Checkpoints of the Trainer are refused. To train further, "
-              "give the model or the checkpoint as model_name_or_path."),
+              "If the job has checkpoints of its own, it resumes from the newest of these, also "
+              "without the flag, as the scripts of transformers 4 do; those of transformers 5 then "
+              "begin anew. The data, the starting weights and all flags that determine the "
+              "weights, such as num_train_epochs and learning_rate, must be those of the "
+              "checkpoint; the Trainer continues with others. Checkpoints of the Trainer are "
+              "refused. To train further, give the model or the checkpoint as model_name_or_path."),
       string("run_name", &Settings::run_name,
              "name of the run in the log and in train_results.json"),
       differs(synonyms(choice("log_level", &Settings::log_level,

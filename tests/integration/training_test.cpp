@@ -241,8 +241,8 @@ TEST_F(Training, ContinuesTheOutputOfALaunchWithManyEpochs) {
   EXPECT_THAT(output_, ::testing::HasSubstr("membership epoch 51: rank 0 of 2"));
 }
 
-// As in Hugging Face's scripts, where the same command without the flag resumes. The restart of a job
-// that has a UID resumes nevertheless.
+// As in the scripts of transformers 4, where the same command without the flag resumes. The restart
+// of a job that has a UID resumes nevertheless.
 TEST_F(Training, StartsAnewWithOverwriteOutputDir) {
   const std::string reference = train_in_one_process("undisturbed", 2);
   {
