@@ -134,6 +134,11 @@ TEST_F(Recovery, HasTheSameHashWhenWorkersAreKilledWhileTheyJoin) {
       one_per_epoch({"step.begin@3,worker=1", "epoch.connect,worker=1", "state.transfer,worker=1"}),
       reference({"--max_steps=8"}));
   EXPECT_THAT(logs(), HasSubstr("membership epoch 4: "));
+  expect_same_hash({.min_replicas = 2},
+                   one_per_epoch({"step.begin@3,worker=1", "epoch.begin,worker=1",
+                                  "state.agreed,worker=1", "state.restored,worker=1"}),
+                   reference({"--max_steps=8"}));
+  EXPECT_THAT(logs(), HasSubstr("membership epoch 5: "));
 }
 
 // One of two senders dies while the third worker receives: it begins again with who is left.
@@ -163,16 +168,19 @@ TEST_F(Recovery, DoesNotWaitForTheReplacement) {
 // The new rank 0 writes the checkpoint that the lost one has not completed, of the step that the
 // others have reached meanwhile.
 TEST_F(Recovery, ContinuesWhenRank0IsKilledWhileItWritesACheckpoint) {
-  expect_same_hash({.min_replicas = 2, .max_steps = 12, .save_steps = 4},
-                   "checkpoint.begin,worker=0;checkpoint.before_rename,worker=0,epoch=2",
-                   reference({"--max_steps=12"}));
-  int complete = 0;
-  for (const auto& entry : fs::directory_iterator(folder() / "up")) {
-    const std::string name = entry.path().filename();
-    EXPECT_EQ(name.find(".tmp-"), std::string::npos) << name;
-    if (name.starts_with("checkpoint-")) complete += fs::exists(entry.path() / "checksums.json");
+  for (const char* points : {"checkpoint.begin;checkpoint.before_rename,epoch=2",
+                             "checkpoint.write;checkpoint.done,epoch=2"}) {
+    expect_same_hash({.min_replicas = 2, .max_steps = 12, .save_steps = 4}, points,
+                     reference({"--max_steps=12"}));
+    EXPECT_THAT(logs(), HasSubstr("membership epoch 3: ")) << points;
+    int complete = 0;
+    for (const auto& entry : fs::directory_iterator(folder() / "up")) {
+      const std::string name = entry.path().filename();
+      EXPECT_EQ(name.find(".tmp-"), std::string::npos) << name;
+      if (name.starts_with("checkpoint-")) complete += fs::exists(entry.path() / "checksums.json");
+    }
+    EXPECT_GE(complete, 1) << logs();
   }
-  EXPECT_GE(complete, 1) << logs();
 }
 
 // The checkpoint of step 4 takes until the job has recovered from the loss of the other worker.
