@@ -79,7 +79,7 @@ chaos: model ## soak on the cluster of `make cluster`: faults from a seed during
 	$(MAKE) build TARGETS="tilewright tilewright-worker"
 	tests/chaos/soak.py $(CHAOS_FLAGS)
 
-elastic-report: build model ## trains MRPC and SQuAD while workers are killed, frozen, added and removed and a link is cut: one SHA-256; a table of stalls (half an hour; ELASTIC_FLAGS="--tasks squad --seed 7")
+elastic-report: build model ## trains MRPC and SQuAD while workers are killed, frozen, added and removed and a link is cut: one SHA-256; a table of stalls (40 minutes; ELASTIC_FLAGS="--tasks squad --seed 7")
 	python3 bench/elastic_report.py --worker $(BUILD)/bin/tilewright-worker --tool $(BUILD)/bin/tilewright --model $(MODEL) --data $(PARITY_DATA) $(ELASTIC_FLAGS)
 
 BENCH_PYTHON ?= python3

@@ -2,7 +2,7 @@
 of the transfer of the state and of writing a checkpoint; frozen, drained, added, removed; the
 coordinator stopped and killed; on two hosts, a link with delay and loss that is cut and heals. Compares
 the SHA-256 of each model.safetensors with that of undisturbed trainings with 1 to 4 workers. Exit code
-1 if those of a task differ or a loss costs more than one step.
+1 if those of a task differ, a loss costs more than one step or a part misses its target.
 
     python bench/elastic_report.py --worker build/bin/tilewright-worker --tool build/bin/tilewright \
         --model .cache/models/all-minilm-l6-v2 --data DATA
@@ -32,22 +32,29 @@ import support
 from emulated_link import ADDRESSES, NAMESPACES, EmulatedLink, missing
 from results import commit_of
 
-# The parts of the report, and of each task its directory, its flags and what it leaves out. Two nominal
-# workers train the batch.
+# The parts of the report, and of each task its directory, its flags, its parts and, in seconds beside
+# an undisturbed step, the target of the median from a SIGKILL to the next completed step. Two
+# nominal workers train the batch.
 PARTS = ("undisturbed", "kills", "phases", "mixed", "network")
+MRPC = {"task": "mrpc", "per_device_train_batch_size": 16}
 SQUAD = {"task": "squad", "max_seq_length": 384, "doc_stride": 128}
 TASKS = {
     "mrpc": {"what": "MRPC, 2 epochs of batches of 32", "folder": "glue/MRPC",
-             "parts": ("undisturbed", "kills", "phases", "mixed"),
-             "flags": {"task": "mrpc", "num_train_epochs": 2, "per_device_train_batch_size": 16}},
+             "parts": ("undisturbed", "kills", "phases", "mixed"), "to_next_step": 1,
+             "flags": {**MRPC, "num_train_epochs": 2}},
     "squad": {"what": "SQuAD v1.1, 100 steps of batches of 8", "folder": "squad",
-              "parts": ("undisturbed", "kills", "mixed", "network"),
+              "parts": ("undisturbed", "kills", "phases", "mixed", "network"), "to_next_step": 1,
               "flags": {**SQUAD, "max_steps": 100, "per_device_train_batch_size": 4}},
     "squad-base": {"what": "SQuAD v1.1, BERT-base of random weights, 40 steps of batches of 4",
                    "folder": "squad", "parts": ("undisturbed", "kills"), "workers": (2,),
-                   "random_model": True,
+                   "to_next_step": 3, "random_model": True,
                    "flags": {**SQUAD, "max_steps": 40, "per_device_train_batch_size": 2}},
+    # For CI: no target, because other programs may run.
+    "mrpc-short": {"what": "MRPC, 60 steps of batches of 32", "folder": "glue/MRPC",
+                   "parts": ("undisturbed", "kills", "phases"), "workers": (2,),
+                   "flags": {**MRPC, "max_steps": 60}},
 }
+DEFAULT_TASKS = ("mrpc", "squad", "squad-base")
 MAX_WORKERS = 4
 NOTHING = "nothing"  # the change of an event after which the training did not continue
 DELAY, LOSS = 0.001, 0.001  # of the link: seconds each way, share of the packets
@@ -58,6 +65,7 @@ COORDINATOR_STOP = 6  # seconds; members notice a lost coordinator after more
 # restart of a worker delays its next one, so the workers take turns.
 PHASES = [
     ("step.begin", 1),
+    ("step.shard", 0),
     ("step.after_backward", 0),
     ("reduce_scatter.before_send", 2),
     ("reduce_scatter.after_send", 1),
@@ -65,8 +73,10 @@ PHASES = [
     ("bucket.done", 2),
     ("step.after_exchange", 1),
     ("step.after_update", 0),
-    ("checkpoint.begin", None),  # rank 0
+    ("checkpoint.begin", None),  # rank 0, as in all of them
+    ("checkpoint.write", None),
     ("checkpoint.before_rename", None),
+    ("checkpoint.done", None),
 ]
 # These happen only when the members change, so a worker is killed for them: {phase: worker}.
 JOIN_PHASES = {
@@ -198,8 +208,10 @@ class Up(Training):
         return logged(sorted((self.folder / ".tilewright/elastic/logs").glob("*")))
 
     def workers(self):
-        """Worker index -> PID."""
+        """Worker index -> PID; none after the end."""
         found = {}
+        if not self.running():
+            return found
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         for pid in map(int, children.read_text().split()):
             try:
@@ -312,8 +324,24 @@ def step_seconds(steps, world_changes=()):
 
 
 def random_kills(args, folder, rng, count):
-    """SIGKILL of random workers at random times; measures the time to the next completed step."""
-    up = Up(args, folder / "kills", save_steps=100000)
+    """SIGKILL of random workers at random times, in as many trainings as `count` kills take. Returns the
+    digest and the summary of each training, and the kills that were measured; a training without
+    any ends it."""
+    trainings, kills = [], []
+    while len(kills) < count:
+        *training, found = training_with_kills(args, folder / f"kills-{len(trainings)}", rng,
+                                               count - len(kills))
+        trainings.append(training)
+        kills += found
+        if not found:
+            break
+    return trainings, kills
+
+
+def training_with_kills(args, folder, rng, count):
+    """Kills until `count` or the training's end; measures the time to the next completed step. A kill
+    after which no step was left is not measured."""
+    up = Up(args, folder, save_steps=100000)
     kills = []
     while len(kills) < count and up.wait_until(
         lambda: up.world() == 2 and len(up.workers()) == 2 and up.last_step() >= 2, 120
@@ -351,28 +379,47 @@ def random_kills(args, folder, rng, count):
 
 
 def phases(args, folder):
-    """Kills in each phase, one after another, while three workers train: another one has the state
-    too. A file arms the fault. Returns the digest, the summary and the phases that were not hit."""
-    points = [*JOIN_PHASES, *PHASES]
-    files = [folder / f"armed-{number}" for number in range(len(points))]
-    up = Up(args, folder / "phases", save_steps=7, fault=";".join(
+    """Kills in each phase, in as many trainings as that takes. Returns the digest and the summary of each
+    training, and the phases that were not hit."""
+    trainings, missed, left = [], [], [*JOIN_PHASES, *PHASES]
+    while left:
+        *training, tried, not_hit = training_with_phases(args, folder / f"phases-{len(trainings)}", left)
+        trainings.append(training)
+        missed += not_hit
+        if tried == 0:
+            return trainings, missed + [point for point, _ in left]
+        left = left[tried:]
+    return trainings, missed
+
+
+def training_with_phases(args, folder, points):
+    """Kills in one phase after another while three workers train: another one has the state too. A file
+    arms the fault. Returns the digest, the summary, how many points were tried before the training
+    ended, and those of them that were not hit."""
+    files = [folder.with_name(f"{folder.name}-armed-{number}") for number in range(len(points))]
+    up = Up(args, folder, save_steps=7, fault=";".join(
         f"{point}{'' if worker is None else f',worker={worker}'},once={file}"
         for (point, worker), file in zip(points, files, strict=True)))
     up.wait_until(lambda: up.world() == 2 and up.last_step() >= 1)
     up.scale(3)
-    missed = []
+    tried, missed = 0, []
     for (point, worker), file in zip(points, files, strict=True):
         # After a step of all three, each has the state.
         up.wait_until(lambda: up.world() == 3 and len(up.workers()) == 3)
         before = up.last_step()
         up.wait_until(lambda: up.last_step() > before)
         file.touch()
-        victim = JOIN_PHASES.get((point, worker))
-        if victim is not None and up.running():
-            os.kill(up.workers()[victim], signal.SIGKILL)
-        if not up.wait_until(lambda: not file.exists()):
+        victim = up.workers().get(JOIN_PHASES.get((point, worker)))
+        if victim is not None:
+            os.kill(victim, signal.SIGKILL)
+        hit = up.wait_until(lambda: not file.exists()) or not file.exists()
+        if not hit and not up.running():
+            break
+        tried += 1
+        if not hit:
             missed.append(point)
-    return up.finish(), up.summary(), missed
+            file.unlink(missing_ok=True)
+    return up.finish(), up.summary(), tried, missed
 
 
 def caused_by(fault, begin, continued):
@@ -498,14 +545,16 @@ class Report:
         self.runs[run], self.seconds[run] = sha, seconds
         print(f"{sha[:16]}  {self.task}: {run}", flush=True)
 
-    def note_disturbed(self, run, sha, summary, events=()):
-        """Returns the failures."""
-        self.note(run, sha, summary["seconds"])
+    def note_disturbed(self, run, trainings, events=()):
+        """`trainings`: (SHA-256, summary) of each; notes their mean duration. Returns the failures."""
+        summaries = [summary for _, summary in trainings]
+        self.note(run, " ".join(sorted({sha for sha, _ in trainings})),
+                  round(statistics.mean(summary["seconds"] for summary in summaries), 1))
         failures = []
-        if summary["steps_back_at_most"] > 1:
-            failures.append(f"{run}: a loss cost {summary['steps_back_at_most']} steps")
-        if summary["checkpoints_read"] > 0:
-            failures.append(f"{run}: {summary['checkpoints_read']} checkpoints were read")
+        if (steps := max(summary["steps_back_at_most"] for summary in summaries)) > 1:
+            failures.append(f"{run}: a loss cost {steps} steps")
+        if (read := sum(summary["checkpoints_read"] for summary in summaries)) > 0:
+            failures.append(f"{run}: {read} checkpoints were read")
         return failures + [f"{event['fault']}: the training did not continue" for event in events
                            if event["change"] == NOTHING]
 
@@ -525,23 +574,35 @@ class Report:
 
     def kills(self, folder):
         rng = random.Random(self.args.seed)
-        sha, summary, kills = random_kills(self.args, folder, rng, self.args.kills)
-        self.result.update({
-            "kills": kills,
-            "median_stall": round(statistics.median(k["stall"] for k in kills), 3),
-            "median_to_next_step": round(statistics.median(k["next_step"] for k in kills), 3)})
-        return self.note_disturbed("random SIGKILLs", sha, summary)
+        trainings, kills = random_kills(self.args, folder, rng, self.args.kills)
+        median = lambda name: round(statistics.median(k[name] for k in kills), 3) if kills else None
+        self.result.update({"kills": kills, "median_stall": median("stall"),
+                            "median_to_next_step": median("next_step")})
+        return self.note_disturbed("random SIGKILLs", trainings) + self.missed_targets()
+
+    def missed_targets(self):
+        """Those of the kills."""
+        failures = []
+        if len(self.result["kills"]) < self.args.kills:
+            failures.append(f"kills: {len(self.result['kills'])} of {self.args.kills} were measured")
+        target, seconds = TASKS[self.task].get("to_next_step"), self.result["median_to_next_step"]
+        step = self.result.get("step_seconds") or 0
+        if target and seconds is not None and seconds - step > target:
+            failures.append(f"kills: the next step ended after {seconds} s, the target is {target} s "
+                            f"beside a step of {step} s")
+        return failures
 
     def phases(self, folder):
-        sha, summary, missed = phases(self.args, folder)
-        self.result["phases"] = [one for one in summary["continued"] if one["kind"] == "recovered"]
-        return self.note_disturbed("killed in each phase", sha, summary) + [
+        trainings, missed = phases(self.args, folder)
+        self.result["phases"] = [one for _, summary in trainings for one in summary["continued"]
+                                 if one["kind"] == "recovered"]
+        return self.note_disturbed("killed in each phase", trainings) + [
             f"phases: {phase} was not hit" for phase in missed]
 
     def mixed(self, folder):
         sha, self.result["events"], summary = mixed(self.args, folder)
         return self.note_disturbed(
-            "frozen, drained, added, removed, coordinator stopped and killed", sha, summary,
+            "frozen, drained, added, removed, coordinator stopped and killed", [(sha, summary)],
             self.result["events"])
 
     def network(self, folder):
@@ -549,16 +610,16 @@ class Report:
             print(f"{self.task}: the link is left out: {reason}", file=sys.stderr)
             return []
         sha, self.result["network"], summary, self.result["link"] = network(self.args, folder)
-        return self.note_disturbed("two hosts, a link with delay and loss, cut and healed", sha,
-                                   summary, self.result["network"])
+        return self.note_disturbed("two hosts, a link with delay and loss, cut and healed",
+                                   [(sha, summary)], self.result["network"])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     support.add_paths(parser, "directory with glue/MRPC and squad/")
     parser.add_argument("--out", default=support.results_file("elastic"))
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=DEFAULT_TASKS)
+    parser.add_argument("--kills", type=int, default=20, help="of each task")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS,
                         help="the others are kept from the results file")

@@ -186,6 +186,86 @@ class ElasticReportTest(unittest.TestCase):
         self.assertEqual((again.failures["undisturbed"], again.failures["hashes"]), ([], []))
         self.assertEqual(again.result["step_seconds"], 3)
 
+    SUMMARY = {"seconds": 1, "steps_back_at_most": 1, "checkpoints_read": 0, "continued": []}
+
+    def failures_of(self, part, returned, task="mrpc", **result):
+        """Those of a part whose function of the same name returns `returned`."""
+        report = elastic_report.Report(argparse.Namespace(worker="w", seed=1, kills=3), task, result)
+        function = "random_kills" if part == "kills" else part
+        with mock.patch.object(elastic_report, function, lambda *_: returned), \
+             mock.patch.object(support, "worker_version", lambda _: "1"):
+            report.run([part], None)
+        return [failure for one in report.failures.values() for failure in one]
+
+    def test_too_few_kills_and_a_missed_target_are_failures(self):
+        kills = lambda *seconds: ([("a", self.SUMMARY)],
+                                  [{"stall": 0.1, "next_step": next_step} for next_step in seconds])
+        self.assertEqual(self.failures_of("kills", kills(9, 1.25, 1.2), step_seconds=0.25), [])
+        self.assertEqual(self.failures_of("kills", kills(0.5, 0.5), step_seconds=0.25),
+                         ["kills: 2 of 3 were measured"])
+        self.assertEqual(self.failures_of("kills", kills()), ["kills: 0 of 3 were measured"])
+        for task, target in (("mrpc", 1), ("squad", 1), ("squad-base", 3)):
+            slow = 0.25 + target + 0.01
+            self.assertEqual(
+                self.failures_of("kills", kills(slow, slow, 0), task, step_seconds=0.25),
+                [f"kills: the next step ended after {slow} s, the target is {target} s beside a step "
+                 "of 0.25 s"])
+
+    def test_another_training_makes_the_kills_that_one_was_too_short_for(self):
+        asked = []
+        def training(args, folder, rng, count):
+            asked.append((folder.name, count))
+            return "a", self.SUMMARY, [{}] * min(count, 2)
+        with mock.patch.object(elastic_report, "training_with_kills", training):
+            trainings, kills = elastic_report.random_kills(None, pathlib.Path(), None, 5)
+        self.assertEqual(asked, [("kills-0", 5), ("kills-1", 3), ("kills-2", 1)])
+        self.assertEqual((len(trainings), len(kills)), (3, 5))
+        with mock.patch.object(elastic_report, "training_with_kills",
+                               lambda *_: ("a", self.SUMMARY, [])):
+            trainings, kills = elastic_report.random_kills(None, pathlib.Path(), None, 5)
+        self.assertEqual((len(trainings), kills), (1, []))
+
+    def test_another_training_hits_the_phases_that_one_was_too_short_for(self):
+        begun = []
+        def training(args, folder, points):
+            begun.append((folder.name, points[0][0]))
+            tried = min(15, len(points))
+            return "a", self.SUMMARY, tried, [points[tried - 1][0]]
+        with mock.patch.object(elastic_report, "training_with_phases", training):
+            trainings, missed = elastic_report.phases(None, pathlib.Path())
+        points = [point for point, _ in [*elastic_report.JOIN_PHASES, *elastic_report.PHASES]]
+        self.assertEqual(begun, [("phases-0", points[0]), ("phases-1", points[15])])
+        self.assertEqual((len(trainings), missed), (2, [points[14], points[-1]]))
+        with mock.patch.object(elastic_report, "training_with_phases",
+                               lambda *_: ("a", self.SUMMARY, 0, [])):
+            self.assertEqual(elastic_report.phases(None, pathlib.Path())[1], points)
+
+    def test_a_training_that_has_ended_has_no_workers(self):
+        up = elastic_report.Up.__new__(elastic_report.Up)
+        up.process = elastic_report.subprocess.Popen(["true"])
+        up.process.wait()
+        self.assertEqual(up.workers(), {})
+
+    def test_every_training_of_a_part_counts(self):
+        other = {**self.SUMMARY, "steps_back_at_most": 2, "checkpoints_read": 1}
+        self.assertEqual(
+            self.failures_of("phases", ([("a", self.SUMMARY), ("b", other)], ["step.begin"]),
+                             sha256={"undisturbed, 2 workers": "a"}),
+            ["killed in each phase: a loss cost 2 steps", "killed in each phase: 1 checkpoints were read",
+             "phases: step.begin was not hit", "the SHA-256 differ"])
+
+    def test_kills_in_every_phase_of_a_step_of_joining_and_of_a_checkpoint(self):
+        header = (CHECKOUT / "worker/train/faults.h").read_text(encoding="utf-8")
+        listed = header[header.index("kFaultPoints[]"):header.index("};")]
+        points = set(re.findall(r'^    "([a-z0-9_.]+)",', listed, re.MULTILINE))
+        # The trainings do not evaluate, and the output comes after the last step.
+        left_out = {point for point in points
+                    if point.startswith(("evaluate.", "best_model.", "output."))}
+        hit = {point for point, _ in [*elastic_report.JOIN_PHASES, *elastic_report.PHASES]}
+        self.assertEqual(hit, points - left_out)
+        for task in ("mrpc", "squad", "mrpc-short"):
+            self.assertIn("phases", elastic_report.TASKS[task]["parts"])
+
 
 class StepTest(unittest.TestCase):
     def test_reads_shapes(self):
