@@ -10,6 +10,7 @@ it on an idle machine.
 """
 
 import argparse
+import functools
 import itertools
 import json
 import os
@@ -35,6 +36,7 @@ CHECKPOINT_MODELS = ["bert-base"]
 # Shapes, and how many times as fast as this machine the emulated hosts are.
 SCALING = [("distilbert:qa:32:384", 8), ("bert-base:qa:12:384", 8), ("bert-large:qa:12:384", 8)]
 ALLREDUCE_SIZES = [0.0625, 1, 25, 100, 400]  # MiB, those of the scripts of the peers
+ALLREDUCE_RANKS = [2, 4]
 ALLREDUCE_PEERS = ["gloo", "mpi shm", "mpi tcp"]
 SCALING_NODES = [1, 2, 4, 8]
 SCALING_LINK = "25Gbit"
@@ -245,52 +247,58 @@ class Bench:
         """Tilewright and its peers in turns; the median of the rounds."""
         results = Results("allreduce", self.commit)
         with tempfile.TemporaryDirectory() as folder:
-            commands = self.allreduce_peers(pathlib.Path(folder) / "mpi_allreduce")
-            keys = {transport: [{"ranks": 2, "megabytes": size, "transport": transport}
-                                for size in ALLREDUCE_SIZES]
-                    for transport in ("shm", "tcp", *commands)}
-            if not any(self.due(results, key) for row in keys.values() for key in row):
-                return
-            rates = {transport: [] for transport in keys}
-            for number in range(self.args.rounds):
-                for transport in ("shm", "tcp"):
-                    rates[transport].append(self.allreduce_rates(transport))
-                for transport, command in commands.items():
-                    # The Gloo script may fail after its last line, when it leaves the process group.
-                    done = subprocess.run(command, capture_output=True, text=True)
-                    found = peer_rates(done.stdout)
-                    if len(found) == len(ALLREDUCE_SIZES):
-                        rates[transport].append(found)
-                    else:
-                        print(f"allreduce: without {transport}: exit code {done.returncode}\n"
-                              f"{done.stderr}", file=sys.stderr)
-                print(f"allreduce: round {number + 1} of {self.args.rounds}", file=sys.stderr)
+            peers = self.allreduce_peers(pathlib.Path(folder) / "mpi_allreduce")
+            for ranks in ALLREDUCE_RANKS:
+                self.allreduce_of(results, ranks, peers)
+
+    def allreduce_of(self, results, ranks, peers):
+        keys = {transport: [{"ranks": ranks, "megabytes": size, "transport": transport}
+                            for size in ALLREDUCE_SIZES]
+                for transport in ("shm", "tcp", *peers)}
+        if not any(self.due(results, key) for row in keys.values() for key in row):
+            return
+        rates = {transport: [] for transport in keys}
+        for number in range(self.args.rounds):
+            for transport in ("shm", "tcp"):
+                rates[transport].append(self.allreduce_rates(transport, ranks))
+            for transport, command_of in peers.items():
+                # The Gloo script may fail after its last line, when it leaves the process group.
+                done = subprocess.run(command_of(ranks), capture_output=True, text=True)
+                found = peer_rates(done.stdout)
+                if len(found) == len(ALLREDUCE_SIZES):
+                    rates[transport].append(found)
+                else:
+                    print(f"allreduce: without {transport}: exit code {done.returncode}\n"
+                          f"{done.stderr}", file=sys.stderr)
+            print(f"allreduce: {ranks} ranks, round {number + 1} of {self.args.rounds}",
+                  file=sys.stderr)
         for transport, rounds in rates.items():
             for key, samples in zip(keys[transport], zip(*rounds)):
                 rate = statistics.median(samples)
                 results.put(key, {"milliseconds": key["megabytes"] / 1.024 / rate,
                                   "gigabytes_per_second": rate, "rounds": len(samples)})
 
-    def allreduce_rates(self, transport):
+    def allreduce_rates(self, transport, ranks):
         """GiB/s by size, of as many repetitions as the peers make."""
         rows = []
         for repetitions, sizes in ((30, ALLREDUCE_SIZES[:2]), (5, ALLREDUCE_SIZES[2:])):
-            said = self.call("allreduce", "--ranks", 2, "--transport", transport, "--sizes",
+            said = self.call("allreduce", "--ranks", ranks, "--transport", transport, "--sizes",
                              ",".join(map(str, sizes)), "--repetitions", repetitions)
             rows += said["rows"]
         return [row["gigabytes_per_second"] for row in rows]
 
     def allreduce_peers(self, program):
-        """The commands of the peers that are installed. Compiles the one for Open MPI."""
+        """The peers that are installed: transport -> its command for a number of ranks. Compiles the
+        program for Open MPI."""
         commands = {}
         if os.path.exists(self.args.gloo) and not support.missing_modules(self.args.peer_python):
-            commands["gloo"] = [self.args.peer_python, "-m", "torch.distributed.run", "--standalone",
-                                "--nproc_per_node", "2", self.args.gloo]
+            commands["gloo"] = lambda ranks: [
+                self.args.peer_python, "-m", "torch.distributed.run", "--standalone",
+                "--nproc_per_node", str(ranks), self.args.gloo]
         if os.path.exists(self.args.mpi) and shutil.which("mpicc"):
             subprocess.run(["mpicc", "-O3", self.args.mpi, "-o", program], check=True)
             for transport, links in (("mpi shm", "^tcp"), ("mpi tcp", "self,tcp")):
-                commands[transport] = ["mpirun", "--allow-run-as-root", "-np", "2", "--mca", "pml",
-                                       "ob1", "--mca", "btl", links, str(program)]
+                commands[transport] = functools.partial(mpirun, program, links)
         for transport in ALLREDUCE_PEERS:
             if transport not in commands:
                 print(f"allreduce: without {transport}: not installed", file=sys.stderr)
@@ -377,6 +385,14 @@ def scaling_rows(said):
          "published": [other for other in said["published"] if other["nodes"] == row["nodes"]]}
         for row in said["nodes"]
     ]
+
+
+def mpirun(program, links, ranks):
+    """The command that runs `program` with these transports of Open MPI."""
+    # Open MPI refuses more ranks than cores without the flag.
+    more_than_cores = ["--oversubscribe"] if ranks > os.cpu_count() else []
+    return ["mpirun", "--allow-run-as-root", *more_than_cores, "-np", str(ranks), "--mca", "pml", "ob1",
+            "--mca", "btl", links, str(program)]
 
 
 def peer_rates(said):

@@ -4,6 +4,7 @@ import argparse
 import json
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -357,6 +358,46 @@ class PeersTest(unittest.TestCase):
         said = "warning\ngloo 2 ranks 0.0625 MB 1.50 ms algbw 0.04 GB/s\n" \
                "mpi 2 ranks 25 MB 31.20 ms algbw 0.78 GB/s\nmpi 2 ranks 0.0625 MB 0.02 ms algbw 2.60 GB/s\n"
         self.assertEqual([round(rate, 4) for rate in run.peer_rates(said)], [0.0407, 0.7825, 2.6])
+
+    def test_measures_an_all_reduce_of_two_and_of_four_ranks(self):
+        asked, started = [], []
+        def call(self, kind, *words):
+            asked.append(words[:4])
+            sizes = words[words.index("--sizes") + 1].split(",")
+            return {"rows": [{"gigabytes_per_second": 2.0} for _ in sizes]}
+        def peer(command, **_):
+            started.append(command)
+            lines = [f"x 2 ranks {size} MB 100.00 ms algbw 1.00 GB/s" for size in run.ALLREDUCE_SIZES]
+            return subprocess.CompletedProcess(command, 0, "\n".join(lines), "")
+        args = argparse.Namespace(threads=[1], rounds=1, again=False, peer_python="python3", gloo=__file__,
+                                  mpi=__file__)
+        with tempfile.TemporaryDirectory() as folder, \
+             mock.patch.object(run.Bench, "call", call), mock.patch.object(run.subprocess, "run", peer), \
+             mock.patch.object(support, "missing_modules", lambda _: ""), \
+             mock.patch.object(run.shutil, "which", lambda _: "mpicc"), \
+             mock.patch.object(run.os, "cpu_count", lambda: 2):
+            path = pathlib.Path(folder) / "allreduce-zen5.json"
+            with mock.patch.object(run, "Results", lambda kind, commit: results.Results(
+                    kind, commit, path=path)):
+                run.Bench(args, HEAD).allreduce()
+                count = len(started)
+                run.Bench(args, HEAD).allreduce()  # compiles, and measures nothing again
+            self.assertEqual(len(started), count + 1)
+            rows = json.loads(path.read_text())["rows"]
+            page = path.with_name("README.md").read_text()
+        transports = ["shm", "tcp", "gloo", "mpi shm", "mpi tcp"]
+        self.assertEqual([(row["ranks"], row["transport"], row["megabytes"]) for row in rows],
+                         [(ranks, transport, size) for ranks in (2, 4) for transport in transports
+                          for size in run.ALLREDUCE_SIZES])
+        self.assertEqual({words[:2] for words in asked}, {("--ranks", 2), ("--ranks", 4)})
+        for ranks in (2, 4):
+            self.assertIn(["python3", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node",
+                           str(ranks), __file__], started)
+            self.assertIn(f"| Zen 5 | {ranks} | 1 | shm | ", page)
+        np = [command[command.index("-np") + 1] for command in started if command[0] == "mpirun"]
+        self.assertEqual(np, ["2", "2", "4", "4"])
+        self.assertEqual([command[command.index("-np") + 1] for command in started
+                          if "--oversubscribe" in command], ["4", "4"])
 
     def test_puts_the_published_figures_beside_the_rows_of_their_nodes(self):
         row = {"step_seconds": 1.0, "exchange_seconds": 0.5, "hidden_share": 0.9, "speedup": 1.9,
