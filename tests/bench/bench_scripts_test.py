@@ -3,6 +3,7 @@
 import argparse
 import json
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import step_vs_pytorch  # noqa: E402
 import support  # noqa: E402
 import svg  # noqa: E402
 import tables  # noqa: E402
+import torchrun_faults  # noqa: E402
 import trainings  # noqa: E402
 
 HEAD = "0123456789ab"
@@ -266,6 +268,53 @@ class ElasticReportTest(unittest.TestCase):
         self.assertEqual(hit, points - left_out)
         for task in ("mrpc", "squad", "mrpc-short"):
             self.assertIn("phases", elastic_report.TASKS[task]["parts"])
+
+
+# Stands for a torchrun job: one process as both ranks, a step every few milliseconds.
+TRAINING = """
+import json, os, sys, time
+with open(sys.argv[1], "a") as log:
+    def write(**values):
+        log.write(json.dumps({"time": time.time(), **values}) + "\\n")
+        log.flush()
+    for rank in (0, 1):
+        write(event="start", rank=rank, pid=os.getpid(), step=0)
+    for step in range(1, 100000):
+        write(event="step", step=step)
+        time.sleep(0.005)
+"""
+
+
+class TorchrunFaultsTest(unittest.TestCase):
+    @staticmethod
+    def step(time, step):
+        return {"event": "step", "time": time, "step": step}
+
+    def test_a_frozen_worker_stalls_the_others(self):
+        before = [self.step(1, 7), self.step(2, 8)]
+        # Rank 0 ends the step that it is in.
+        events = [*before, self.step(3.5, 9), self.step(23.25, 10), self.step(90, 11)]
+        self.assertEqual(torchrun_faults.cost_of_freeze(events, 3, 23),
+                         {"steps_meanwhile": 1, "steps_lost": 0, "stall": 19.75})
+
+    def test_a_restart_because_of_a_freeze_loses_the_steps_since_the_checkpoint(self):
+        events = [self.step(2, 8), {"event": "start", "time": 10, "rank": 0, "step": 5},
+                  {"event": "start", "time": 10.5, "rank": 1, "step": 5}, self.step(11, 6),
+                  self.step(25, 7), self.step(26, 8), self.step(27, 9)]
+        self.assertEqual(torchrun_faults.cost_of_freeze(events, 3, 23),
+                         {"steps_meanwhile": 0, "steps_lost": 3, "stall": 25})
+
+    def test_freezes_a_process_and_lets_it_continue(self):
+        command = lambda job: [sys.executable, "-c", TRAINING, job.log]
+        with tempfile.TemporaryDirectory() as folder, \
+             mock.patch.object(torchrun_faults.Job, "command", command):
+            job = torchrun_faults.Job(argparse.Namespace(save_steps=4), pathlib.Path(folder))
+            try:
+                freeze = torchrun_faults.freeze_worker(job, random.Random(1), 0.5)
+            finally:
+                job.stop()
+        self.assertEqual((freeze["steps_lost"], freeze["hung"]), (0, False))
+        self.assertGreaterEqual(freeze["stall"], 0.4)
 
 
 class StepTest(unittest.TestCase):
