@@ -30,6 +30,7 @@ KEYS = {
     "scaling": ("model", "task", "batch", "length", "threads", "dtype", "link", "ddp_comm_hook",
                 "ddp_streams", "host_speed", "nodes"),
     "start": ("model", "task", "threads"),
+    "memory": ("model", "task", "batch", "length", "threads", "dtype", "gradient_checkpointing"),
 }
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 
+import random_model
 import step_vs_pytorch
 import support
 import tables
@@ -31,6 +32,7 @@ from svg import step_figure
 
 PROFILES = ["bert-base:qa:12:384", "bert-base:cls:32:128", "minilm:cls:32:128"]
 EXACTNESS = ["minilm:cls:32:128", "bert-base:cls:32:128"]
+MEMORY = ["bert-large:qa:12:384"]
 ADAMW_MODELS = ["minilm", "bert-base", "bert-large"]
 CHECKPOINT_MODELS = ["bert-base"]
 # Shapes, and how many times as fast as this machine the emulated hosts are.
@@ -330,10 +332,25 @@ class Bench:
             print(f"start: left out, no {data}", file=sys.stderr)
             return
         results = Results("start", self.commit)
-        key = {"model": pathlib.Path(self.args.model).name, "task": "mrpc", "threads": self.threads}
-        self.measure(results, key, lambda: self.figures(key, self.call(
-            "start", f"--model_name_or_path={self.args.model}", "--task_name=mrpc",
-            f"--data_dir={data}", "--per_device_train_batch_size=8", f"--threads={self.threads}")))
+        with tempfile.TemporaryDirectory() as folder:
+            bert_base = pathlib.Path(folder) / "bert-base, random weights"
+            random_model.write_model(bert_base, pathlib.Path(self.args.model) / "vocab.txt")
+            for model in (pathlib.Path(self.args.model), bert_base):
+                key = {"model": model.name, "task": "mrpc", "threads": self.threads}
+                self.measure(results, key, lambda: self.figures(key, self.call(
+                    "start", f"--model_name_or_path={model}", "--task_name=mrpc",
+                    f"--data_dir={data}", "--per_device_train_batch_size=8",
+                    f"--threads={self.threads}")))
+
+    def memory(self):
+        results = Results("memory", self.commit)
+        for text, recomputes in itertools.product(MEMORY, (False, True)):
+            shape = step_vs_pytorch.parse_shape(text)
+            key = {**shape, "threads": self.threads, "dtype": "bf16",
+                   "gradient_checkpointing": recomputes}
+            words = ["--gradient_checkpointing"] if recomputes else []
+            self.measure(results, key, lambda: self.figures(
+                key, self.call("step", *self.workload(shape), "--steps", 5, *words)))
 
 
 def contexts(path):

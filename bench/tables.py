@@ -20,6 +20,7 @@ TITLES = {
     "allreduce": "All-reduce",
     "scaling": "Scaling to several nodes (emulated)",
     "start": "Start-up of a training",
+    "memory": "Memory of a training step",
 }
 
 
@@ -176,6 +177,12 @@ COLUMNS = {
     "start": (
         ["model, task", "threads", "s until the first step ends"],
         lambda r: [f"{r['model']}, {r['task']}", r["threads"], seconds(r["seconds"])],
+    ),
+    "memory": (
+        ["step", "threads", "activations", "peak GB", "s"],
+        lambda r: [workload(r), r["threads"],
+                   "computed again" if r["gradient_checkpointing"] else "kept",
+                   f"{r['peak_memory_bytes'] / 1e9:.2f}", seconds(r["median_seconds"])],
     ),
 }
 
