@@ -1,5 +1,6 @@
 // Compares loss, every gradient and ten AdamW steps of every family and head with PyTorch
-// (tests/golden/write_goldens.py), in fp32 and bf16, on every instruction set of this CPU.
+// (tests/golden/write_goldens.py), in fp32 and bf16, on every instruction set of this CPU, and the
+// gradients in bf16 on emulated AMX tiles.
 //
 // Tolerances. The golden file contains, for each tensor, PyTorch's own error in that dtype relative
 // to the exact gradient. The error allowed here is kSlack times PyTorch's error, and at least the
@@ -16,6 +17,8 @@
 
 #include "tests/support/paths.h"
 #include "tests/support/read_floats.h"
+#include "tests/unit/worker/kernels/kernel_cases.h"
+#include "tests/unit/worker/kernels/model_kernels.h"
 #include "tests/unit/worker/nn/zero_gradients.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/safetensors.h"
@@ -27,6 +30,8 @@ namespace tilewright::nn {
 namespace {
 
 using checkpoint::SafetensorsFile;
+using kernels::testing::kernels_of;
+using kernels::testing::ModelKernels;
 using runtime::Isa;
 using testing::cancellation_factor;
 using testing::norm_reference;
@@ -97,12 +102,11 @@ Padding read_padding(const SafetensorsFile& file) {
 // A model and the golden batch, split into shards and groups of shards.
 template <typename Element>
 struct Run {
-  Run(EncoderConfig config, Isa isa, int threads, const SafetensorsFile& expected,
-      std::int64_t group_shards)
+  Run(EncoderConfig config, const ModelKernels<Element>& kernels_in, int threads,
+      const SafetensorsFile& expected, std::int64_t group_shards)
       : pool(threads),
-        ops(kernels::make_ops<Element>(isa)),
-        parameter_ops(kernels::make_parameter_ops(isa)),
-        context{pool, ops, parameter_ops},
+        kernels(kernels_in),
+        context{pool, kernels.ops, kernels.parameter_ops},
         model(without_dropout(config), context),
         touched(config.vocab_size) {
     const auto ids = read_integers(expected, "input_ids");
@@ -178,8 +182,7 @@ struct Run {
 
   static constexpr std::int64_t kShards = 4;
   runtime::ThreadPool pool;
-  kernels::Ops<Element> ops;
-  kernels::ParameterOps parameter_ops;
+  ModelKernels<Element> kernels;
   Context<Element> context;
   Model<Element> model;
   Batch batch;
@@ -258,10 +261,10 @@ const std::vector<SmallModel>& small_models() {
 }
 
 template <typename Element>
-void expect_small_gradients(const SmallModel& small, Isa isa, int threads,
-                            std::int64_t group_shards) {
+void expect_small_gradients(const SmallModel& small, const ModelKernels<Element>& kernels,
+                            int threads, std::int64_t group_shards) {
   const SafetensorsFile expected = small.expected();
-  Run<Element> run(small.config(), isa, threads, expected, group_shards);
+  Run<Element> run(small.config(), kernels, threads, expected, group_shards);
   load(run.model, small.weights(), &expected);
   const double bound = rounding_bound<Element>(run.model.config());
   const std::vector<float> gradient = run.gradient();
@@ -289,7 +292,7 @@ void expect_small_gradients(const SmallModel& small, Isa isa, int threads,
 template <typename Element>
 void expect_ten_steps(const SmallModel& small, Isa isa) {
   const SafetensorsFile expected = small.expected();
-  Run<Element> run(small.config(), isa, 2, expected, 4);
+  Run<Element> run(small.config(), kernels_of<Element>(isa), 2, expected, 4);
   load(run.model, small.weights(), &expected);
   AdamWSettings settings;
   settings.weight_decay = 0.01f;
@@ -321,10 +324,12 @@ struct Case {
   SmallModel model;
   Isa isa;
 };
+std::string name_of(const SmallModel& model) {
+  return model.directory + "_" + model.file.substr(0, model.file.find('.'));
+}
+void PrintTo(const SmallModel& model, std::ostream* out) { *out << name_of(model); }
 std::string case_name(const Case& tested) {
-  const std::string& file = tested.model.file;
-  return tested.model.directory + "_" + file.substr(0, file.find('.')) + "_" +
-         std::string(runtime::name(tested.isa));
+  return name_of(tested.model) + "_" + std::string(runtime::name(tested.isa));
 }
 void PrintTo(const Case& tested, std::ostream* out) { *out << case_name(tested); }
 std::vector<Case> cases() {
@@ -339,10 +344,10 @@ INSTANTIATE_TEST_SUITE_P(EveryIsa, Golden, ::testing::ValuesIn(cases()),
                          [](const auto& tested) { return case_name(tested.param); });
 
 TEST_P(Golden, GradientsInFp32AgreeWithPyTorch) {
-  expect_small_gradients<float>(GetParam().model, GetParam().isa, 1, 4);
+  expect_small_gradients(GetParam().model, kernels_of<float>(GetParam().isa), 1, 4);
 }
 TEST_P(Golden, GradientsInBf16AgreeWithPyTorch) {
-  expect_small_gradients<bf16>(GetParam().model, GetParam().isa, 2, 2);
+  expect_small_gradients(GetParam().model, kernels_of<bf16>(GetParam().isa), 2, 2);
 }
 TEST_P(Golden, TenStepsInFp32AgreeWithPyTorch) {
   expect_ten_steps<float>(GetParam().model, GetParam().isa);
@@ -351,11 +356,26 @@ TEST_P(Golden, TenStepsInBf16AgreeWithPyTorch) {
   expect_ten_steps<bf16>(GetParam().model, GetParam().isa);
 }
 
+class GoldenOnEmulatedAmx : public ::testing::TestWithParam<SmallModel> {
+ protected:
+  void SetUp() override {
+    if (!kernels::testing::cpu_supports(Isa::kAvx512Bf16)) {
+      GTEST_SKIP() << "this CPU has no avx512_bf16";
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(SmallModels, GoldenOnEmulatedAmx, ::testing::ValuesIn(small_models()),
+                         [](const auto& tested) { return name_of(tested.param); });
+
+TEST_P(GoldenOnEmulatedAmx, GradientsInBf16AgreeWithPyTorch) {
+  expect_small_gradients(GetParam(), kernels::testing::kernels_of_emulated_amx(), 2, 2);
+}
+
 template <typename Element>
 void expect_minilm(Isa isa) {
   ASSERT_EQ(tilewright::testing::missing_model(), "");
   const SafetensorsFile expected(golden("minilm") / "expected.safetensors");
-  Run<Element> run(minilm_config(), isa, 2, expected, 4);
+  Run<Element> run(minilm_config(), kernels_of<Element>(isa), 2, expected, 4);
   load(run.model, SafetensorsFile(tilewright::testing::model_dir() / "model.safetensors"),
        &expected);
   const double bound = rounding_bound<Element>(run.model.config());

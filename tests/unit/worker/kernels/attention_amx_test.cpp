@@ -1,8 +1,7 @@
 // Attention on AMX tiles: on the emulator against double precision, and the emulator's bits against the
 // hardware's.
 #include "tests/unit/worker/kernels/attention_cases.h"
-#include "worker/kernels/isa_entries.h"
-#include "worker/kernels/launchers.h"
+#include "tests/unit/worker/kernels/model_kernels.h"
 
 namespace tilewright::kernels::testing {
 namespace {
@@ -46,11 +45,7 @@ class AmxAttention : public ::testing::Test {
   static std::vector<bf16> d_context(const Examples& e, std::int64_t width) {
     return random_vector<bf16>(static_cast<std::size_t>(e.tokens() * width), 2);
   }
-  static Ops<bf16> emulated() {
-    Ops<bf16> ops;
-    fill_attention_launchers(ops, kAmxEmulatorAttention);
-    return ops;
-  }
+  static Ops<bf16> emulated() { return kernels_of_emulated_amx().ops; }
 };
 
 TEST_F(AmxAttention, OnEmulatedTilesAgreesWithDoublePrecision) {

@@ -60,7 +60,7 @@ TEST(Amx, PacksLikeTheEmulator) {
   if (!cpu_supports(Isa::kAvx512Bf16)) GTEST_SKIP() << "this CPU has no avx512_bf16";
   for (const auto& [n, k] : {std::pair{64, 96}, {97, 70}, {192, 32}, {3, 33}}) {
     const auto w = random_values<float>(static_cast<std::size_t>(n * k), 1);
-    const std::size_t size = emulator_ops().packed_weight_size(n, k);
+    const std::size_t size = kernels_of_emulated_amx().ops.packed_weight_size(n, k);
     std::vector<bf16> forward(size), backward(size), forward_emulated(size),
         backward_emulated(size);
     kAmx.pack_weight(w.data(), n, k, 0, n, forward.data(), backward.data());
@@ -96,7 +96,7 @@ TEST(Amx, MatchesTheEmulatorBitForBit) {
                       backward_weight(ops, pool, x, dy, shards, 70, 97));
   };
   const auto [y, dx, g] = run(make_ops<bf16>(Isa::kAmx));
-  const auto [y_emulated, dx_emulated, g_emulated] = run(emulator_ops());
+  const auto [y_emulated, dx_emulated, g_emulated] = run(kernels_of_emulated_amx().ops);
   EXPECT_TRUE(same_bits(y, y_emulated));
   EXPECT_TRUE(same_bits(dx, dx_emulated));
   EXPECT_TRUE(same_bits(g.dw, g_emulated.dw));

@@ -10,9 +10,7 @@
 #include <vector>
 
 #include "tests/unit/worker/kernels/kernel_cases.h"
-#include "worker/kernels/gemm/linear.h"
-#include "worker/kernels/isa_entries.h"
-#include "worker/kernels/ops.h"
+#include "tests/unit/worker/kernels/model_kernels.h"
 #include "worker/runtime/memory.h"
 
 namespace tilewright::kernels::testing {
@@ -36,12 +34,6 @@ inline std::string gemm_case_name(const ::testing::TestParamInfo<GemmCase>& info
   return engine + (info.param.is_bf16 ? "_on_bf16" : "_on_fp32");
 }
 
-inline Ops<bf16> emulator_ops() {
-  Ops<bf16> ops;
-  fill_gemm_native(ops, kAmxEmulator);
-  return ops;
-}
-
 // A test that runs once per GemmCase. It is skipped, with a message that names the instruction set,
 // if the CPU does not support it. The body of a test:
 //
@@ -57,7 +49,7 @@ class GemmTest : public ::testing::TestWithParam<GemmCase> {
   template <typename Body>
   void with_ops(Body&& body) {
     if (!GetParam().isa) {
-      body(emulator_ops());
+      body(kernels_of_emulated_amx().ops);
     } else if (GetParam().is_bf16) {
       body(make_ops<bf16>(*GetParam().isa));
     } else {

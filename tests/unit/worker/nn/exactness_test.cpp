@@ -1,11 +1,13 @@
 // Tests that a gradient has the same bits for any number of threads, any split of the shards into
-// micro-batches or workers, and any other examples in the batch, for every family and head. Dropout
-// is on.
+// micro-batches or workers, and any other examples in the batch, for every family and head, on every
+// instruction set of this CPU and on emulated AMX tiles. Dropout is on.
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <map>
 
+#include "tests/unit/worker/kernels/kernel_cases.h"
+#include "tests/unit/worker/kernels/model_kernels.h"
 #include "tests/unit/worker/nn/variants.h"
 #include "worker/nn/model.h"
 #include "worker/nn/optimizer.h"
@@ -15,6 +17,8 @@
 namespace tilewright::nn {
 namespace {
 
+using kernels::testing::kernels_of;
+using kernels::testing::ModelKernels;
 using runtime::Isa;
 using testing::Variant;
 
@@ -82,12 +86,10 @@ std::vector<float> sum(const Nodes& nodes, std::int64_t first, std::int64_t widt
 
 template <typename Element>
 struct Fixture {
-  Fixture(const Variant& variant, Isa isa, int threads)
+  Fixture(const Variant& variant, const ModelKernels<Element>& kernels, int threads)
       : config(testing::small_config(variant)),
         pool(threads),
-        ops(kernels::make_ops<Element>(isa)),
-        parameter_ops(kernels::make_parameter_ops(isa)),
-        context{pool, ops, parameter_ops},
+        context{pool, kernels.ops, kernels.parameter_ops},
         model(config, context) {
     for (const Tensor& tensor : model.layout().tensors) {
       Tensor drawn = tensor;
@@ -122,38 +124,42 @@ struct Fixture {
 
   EncoderConfig config;
   runtime::ThreadPool pool;
-  kernels::Ops<Element> ops;
-  kernels::ParameterOps parameter_ops;
-  Context<Element> context;
+  Context<Element> context;  // refers to the kernels, which the test keeps
   Model<Element> model;
 };
+
+// The gradient of n examples has the same bits for any number of threads and micro-batches.
+template <typename Element>
+void expect_same_bits(const Variant& variant, const ModelKernels<Element>& kernels,
+                      std::int64_t n) {
+  const std::vector<Example> all = examples(n, variant.head);
+  const std::vector<float> reference = Fixture<Element>(variant, kernels, 1).gradient(all, {0, 8});
+  double size = 0;
+  for (const float x : reference) size += std::abs(x);
+  ASSERT_GT(size, 0.1);
+  const std::vector<std::vector<std::int64_t>> splits = {
+      {0, 8},           // one worker
+      {0, 4, 8},        // two workers
+      {0, 3, 6, 8},     // three workers with 2, 2 and 1 subtrees
+      {0, 2, 4, 6, 8},  // four workers
+      {0, 1, 2, 3, 4, 5, 6, 7, 8}};
+  for (const int threads : {1, 2, 3}) {
+    Fixture<Element> fixture(variant, kernels, threads);
+    for (const auto& cuts : splits) {
+      const std::vector<float> gradient = fixture.gradient(all, cuts);
+      ASSERT_EQ(gradient.size(), reference.size());
+      // memcmp also distinguishes -0 from 0: the bits of the weights must not differ either.
+      EXPECT_EQ(std::memcmp(gradient.data(), reference.data(), gradient.size() * 4), 0)
+          << threads << " threads, " << cuts.size() - 1 << " micro-batches, " << n << " examples";
+    }
+  }
+}
 
 class Exactness : public ::testing::TestWithParam<testing::IsaCase> {
  protected:
   template <typename Element>
   void check(std::int64_t n) {
-    const auto& [isa, variant] = GetParam();
-    const std::vector<Example> all = examples(n, variant.head);
-    const std::vector<float> reference = Fixture<Element>(variant, isa, 1).gradient(all, {0, 8});
-    double size = 0;
-    for (const float x : reference) size += std::abs(x);
-    ASSERT_GT(size, 0.1);
-    const std::vector<std::vector<std::int64_t>> splits = {
-        {0, 8},           // one worker
-        {0, 4, 8},        // two workers
-        {0, 3, 6, 8},     // three workers with 2, 2 and 1 subtrees
-        {0, 2, 4, 6, 8},  // four workers
-        {0, 1, 2, 3, 4, 5, 6, 7, 8}};
-    for (const int threads : {1, 2, 3}) {
-      Fixture<Element> fixture(variant, isa, threads);
-      for (const auto& cuts : splits) {
-        const std::vector<float> gradient = fixture.gradient(all, cuts);
-        ASSERT_EQ(gradient.size(), reference.size());
-        // memcmp also distinguishes -0 from 0: the bits of the weights must not differ either.
-        EXPECT_EQ(std::memcmp(gradient.data(), reference.data(), gradient.size() * 4), 0)
-            << threads << " threads, " << cuts.size() - 1 << " micro-batches, " << n << " examples";
-      }
-    }
+    expect_same_bits(GetParam().variant, kernels_of<Element>(GetParam().isa), n);
   }
 };
 INSTANTIATE_TEST_SUITE_P(EveryIsa, Exactness, ::testing::ValuesIn(testing::all_cases()),
@@ -169,9 +175,10 @@ TEST_P(Exactness, AnUpdateHasTheSameBitsForAnyNumberOfThreads) {
   TouchedRows touched(testing::small_config(variant).vocab_size);
   for (const Example& e : all) touched.mark(e.ids);
   touched.finish();
+  const auto kernels = kernels_of<bf16>(isa);
   std::vector<float> reference;
   for (const int threads : {1, 2, 3}) {
-    Fixture<bf16> fixture(variant, isa, threads);
+    Fixture<bf16> fixture(variant, kernels, threads);
     Optimizer<bf16> optimizer(fixture.model, fixture.context, {});
     for (int step = 1; step <= 2; ++step) {
       const std::vector<float> gradient = fixture.gradient(all, {0, 8});
@@ -182,6 +189,24 @@ TEST_P(Exactness, AnUpdateHasTheSameBitsForAnyNumberOfThreads) {
     if (reference.empty()) reference = values;
     EXPECT_EQ(std::memcmp(values.data(), reference.data(), values.size() * 4), 0);
   }
+}
+
+class ExactnessOnEmulatedAmx : public ::testing::TestWithParam<Variant> {
+ protected:
+  void SetUp() override {
+    if (!kernels::testing::cpu_supports(Isa::kAvx512Bf16)) {
+      GTEST_SKIP() << "this CPU has no avx512_bf16";
+    }
+  }
+};
+// The emulator is slow, so only one head with a row for each example and one with a row for each token.
+INSTANTIATE_TEST_SUITE_P(Heads, ExactnessOnEmulatedAmx,
+                         ::testing::Values(Variant{&kBert, Head::kClassification},
+                                           Variant{&kBert, Head::kQuestionAnswering}),
+                         [](const auto& tested) { return testing::name_of(tested.param); });
+
+TEST_P(ExactnessOnEmulatedAmx, GradientsHaveTheSameBitsForAnySplit) {
+  expect_same_bits(GetParam(), kernels::testing::kernels_of_emulated_amx(), 21);
 }
 
 }  // namespace
