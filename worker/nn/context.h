@@ -19,6 +19,9 @@ struct Context {
   const kernels::ParameterOps& parameter_ops;
 };
 
+// Rows of a task that only copies or zeroes them: long relative to its dispatch (about 1 us).
+inline constexpr std::int64_t kTaskRows = 16;
+
 // The key of one step's dropout. With p = 0 (evaluation) nothing is dropped.
 struct DropoutKey {
   std::uint64_t seed = 0;

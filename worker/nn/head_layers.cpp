@@ -1,7 +1,6 @@
 #include "worker/nn/head_layers.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "worker/runtime/bf16.h"
 
@@ -112,8 +111,10 @@ void HeadLayers<Element>::backward_tokens(const Context<Element>& c, const Encod
                                           const Element* hidden, const HeadActivations<Element>& a,
                                           const LayerScratch<Element>& scratch,
                                           const GradientSink& sink) const {
-  std::memset(scratch.d_hidden32, 0,
-              static_cast<std::size_t>(batch.T() * config.hidden_size) * sizeof(float));
+  c.pool.for_ranges(batch.T(), kTaskRows, [&](std::int64_t begin, std::int64_t end) {
+    std::fill(scratch.d_hidden32 + begin * config.hidden_size,
+              scratch.d_hidden32 + end * config.hidden_size, 0.0f);
+  });
   const Element* x = config.qa_dropout > 0 ? a.dropped : hidden;
   weight_gradient(c, output_layout_, batch, Rows::kTokens, x, a.d_logits, scratch.kernel, sink);
   output_.backward_input(c, a.d_logits, batch.T(), scratch.d_input, scratch.kernel);
