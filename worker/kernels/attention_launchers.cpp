@@ -1,6 +1,7 @@
-// Launches attention: each task is some heads of one example. Heads are independent of each
-// other.
+// Launches attention in the tasks of attention_plan.h.
 #include "common/base/check.h"
+#include "worker/kernels/attention_plan.h"
+#include "worker/kernels/integers.h"
 #include "worker/kernels/launchers.h"
 
 namespace tilewright::kernels {
@@ -34,18 +35,25 @@ void check_shape(const AttentionForward<Activation>& a) {
   }
 }
 
-// Calls body(example, heads, thread) for all heads of all examples. Neighbouring heads are
-// neighbours in memory, so a task takes all heads of an example, or fewer if the threads would not
-// get eight tasks each.
+template <typename Activation>
+AttentionSize size_of(const AttentionForward<Activation>& a) {
+  return {a.B, a.heads, a.max_seqlen};
+}
+
+// Calls body(example, heads, queries, thread) for all tasks that have queries.
 template <typename Activation, typename Body>
-void for_heads(ThreadPool& pool, const AttentionForward<Activation>& a, Body&& body) {
-  std::int64_t parts = 1;
-  while (parts < a.heads && a.B * parts < 8 * pool.size()) ++parts;
-  const std::int64_t each = (a.heads + parts - 1) / parts;
-  parts = (a.heads + each - 1) / each;
-  pool.run(a.B * parts, [&](std::int64_t task, int thread) {
-    const std::int64_t begin = task % parts * each;
-    body(task / parts, Range{begin, begin + each < a.heads ? begin + each : a.heads}, thread);
+void for_tasks(ThreadPool& pool, const AttentionForward<Activation>& a, const AttentionCut& cut,
+               Body&& body) {
+  const std::int64_t head_parts = ceil_div(a.heads, cut.heads);
+  const std::int64_t query_parts = ceil_div(a.max_seqlen, cut.queries);
+  pool.run(a.B * head_parts * query_parts, [&](std::int64_t task, int thread) {
+    const std::int64_t example = task / query_parts / head_parts;
+    const std::int64_t S = a.cu_seqlens[example + 1] - a.cu_seqlens[example];
+    const std::int64_t head = task / query_parts % head_parts * cut.heads;
+    const std::int64_t query = task % query_parts * cut.queries;
+    if (query >= S) return;
+    body(example, Range{head, smaller(head + cut.heads, a.heads)},
+         Range{query, smaller(query + cut.queries, S)}, thread);
   });
 }
 
@@ -55,10 +63,11 @@ void attention_forward(const KernelTable<Activation>& table, ThreadPool& pool,
   check_shape(a);
   const DropoutStream stream = make_dropout_stream(a.dropout);
   const std::size_t scratch_bytes = thread_scratch_bytes(table, a.max_seqlen, a.head_size);
-  for_heads(pool, a, [&](std::int64_t example, Range heads, int thread) {
-    table.attention_forward(a, stream, example, heads,
-                            scratch + static_cast<std::size_t>(thread) * scratch_bytes);
-  });
+  for_tasks(pool, a, cut_attention_forward(size_of(a), pool.size()),
+            [&](std::int64_t example, Range heads, Range queries, int thread) {
+              table.attention_forward(a, stream, example, heads, queries,
+                                      scratch + static_cast<std::size_t>(thread) * scratch_bytes);
+            });
 }
 
 template <typename Activation>
@@ -68,10 +77,11 @@ void attention_backward(const KernelTable<Activation>& table, ThreadPool& pool,
   const DropoutStream stream = make_dropout_stream(a.forward.dropout);
   const std::size_t scratch_bytes =
       thread_scratch_bytes(table, a.forward.max_seqlen, a.forward.head_size);
-  for_heads(pool, a.forward, [&](std::int64_t example, Range heads, int thread) {
-    table.attention_backward(a, stream, example, heads,
-                             scratch + static_cast<std::size_t>(thread) * scratch_bytes);
-  });
+  for_tasks(pool, a.forward, cut_attention_backward(size_of(a.forward), pool.size()),
+            [&](std::int64_t example, Range heads, Range, int thread) {
+              table.attention_backward(a, stream, example, heads,
+                                       scratch + static_cast<std::size_t>(thread) * scratch_bytes);
+            });
 }
 
 }  // namespace

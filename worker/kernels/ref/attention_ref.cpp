@@ -102,7 +102,7 @@ Softmax numerators(const Activation* query, const HeadRows<const Activation>& k,
 
 template <typename Activation>
 void forward_head(const AttentionForward<Activation>& a, const DropoutStream& stream,
-                  std::int64_t example, std::int64_t head, std::byte* scratch) {
+                  std::int64_t example, std::int64_t head, Range queries, std::byte* scratch) {
   const std::int64_t D = a.head_size;
   const std::int64_t first = a.cu_seqlens[example];
   const std::int64_t S = a.cu_seqlens[example + 1] - first;
@@ -115,7 +115,7 @@ void forward_head(const AttentionForward<Activation>& a, const DropoutStream& st
   const Masks masks(stream, a.example[example], head, keys, S, words);
   float* const lse = log_sum_exp(a, head, first);
   auto* p = reinterpret_cast<float*>(words + S * mask_words(S));
-  for (std::int64_t i = 0; i < S; ++i) {
+  for (std::int64_t i = queries.begin; i < queries.end; ++i) {
     const Softmax softmax = numerators(q.row(i), k, keys, D, scale, p);
     const auto sum = static_cast<float>(softmax.total);
     lse[i] = softmax.largest + log_of(sum);
@@ -195,9 +195,9 @@ std::size_t attention_scratch(std::int64_t max_seqlen, std::int64_t head_size) {
 
 template <typename Activation>
 void attention_forward(const AttentionForward<Activation>& a, const DropoutStream& stream,
-                       std::int64_t example, Range heads, std::byte* scratch) {
+                       std::int64_t example, Range heads, Range queries, std::byte* scratch) {
   for (std::int64_t head = heads.begin; head < heads.end; ++head) {
-    forward_head(a, stream, example, head, scratch);
+    forward_head(a, stream, example, head, queries, scratch);
   }
 }
 
@@ -210,9 +210,9 @@ void attention_backward(const AttentionBackward<Activation>& b, const DropoutStr
 }
 
 template void attention_forward(const AttentionForward<float>&, const DropoutStream&, std::int64_t,
-                                Range, std::byte*);
+                                Range, Range, std::byte*);
 template void attention_forward(const AttentionForward<bf16>&, const DropoutStream&, std::int64_t,
-                                Range, std::byte*);
+                                Range, Range, std::byte*);
 template void attention_backward(const AttentionBackward<float>&, const DropoutStream&,
                                  std::int64_t, Range, std::byte*);
 template void attention_backward(const AttentionBackward<bf16>&, const DropoutStream&, std::int64_t,

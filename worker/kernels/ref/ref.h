@@ -41,7 +41,7 @@ void span_cross_entropy(const AnswerSpans& spans, const Activation* logits, floa
                         float* losses, Activation* d_logits);
 template <typename Activation>
 void attention_forward(const AttentionForward<Activation>& a, const DropoutStream& stream,
-                       std::int64_t example, Range heads, std::byte* scratch);
+                       std::int64_t example, Range heads, Range queries, std::byte* scratch);
 template <typename Activation>
 void attention_backward(const AttentionBackward<Activation>& a, const DropoutStream& stream,
                         std::int64_t example, Range heads, std::byte* scratch);

@@ -197,7 +197,7 @@ void softmax_numerators(const float* s, std::int64_t stride, std::int64_t rows, 
 
 template <typename Activation, bool kDropout>
 void attention_forward_head(const AttentionForward<Activation>& a, const DropoutStream& stream,
-                            std::int64_t example, std::int64_t head, bool another,
+                            std::int64_t example, std::int64_t head, Range queries, bool another,
                             std::byte* scratch) {
   using E = Element<Activation>;
   constexpr std::int64_t kPack = kPerElement<Activation>;
@@ -209,12 +209,13 @@ void attention_forward_head(const AttentionForward<Activation>& a, const Dropout
   const Left<E> keys = as_left(h.k, h.stride, h.keys, D, w.keys, w.in_place);
   pack_rows(h.v, h.stride, h.keys, D, w.value_rows);
   const std::int64_t parts = ceil_div(h.keys, kStrip);
-  RowsAhead<const Activation, false> next_head(S, D, parts * ceil_div(S, kForwardQueries));
+  RowsAhead<const Activation, false> next_head(
+      S, D, parts * ceil_div(queries.end - queries.begin, kForwardQueries));
   if (another) {
     for (const Activation* p : {h.q, h.k, h.v}) next_head.add(p + D, h.stride);
   }
-  for (std::int64_t i0 = 0; i0 < S; i0 += kForwardQueries) {
-    const std::int64_t m = smaller(S - i0, kForwardQueries);
+  for (std::int64_t i0 = queries.begin; i0 < queries.end; i0 += kForwardQueries) {
+    const std::int64_t m = smaller(queries.end - i0, kForwardQueries);
     const std::int64_t n = round_up(m, kLanes);
     RowsAhead<Activation, true> results(m, D, parts);
     results.add(context + i0 * h.width, h.width);
@@ -263,11 +264,12 @@ void attention_forward_head(const AttentionForward<Activation>& a, const Dropout
 }
 template <typename Activation>
 void attention_forward(const AttentionForward<Activation>& a, const DropoutStream& stream,
-                       std::int64_t example, Range heads, std::byte* scratch) {
-  for_heads(a, example, heads, [&](std::int64_t head, bool another) {
-    stream.threshold == 0
-        ? attention_forward_head<Activation, false>(a, stream, example, head, another, scratch)
-        : attention_forward_head<Activation, true>(a, stream, example, head, another, scratch);
+                       std::int64_t example, Range heads, Range queries, std::byte* scratch) {
+  for_heads(heads, [&](std::int64_t head, bool another) {
+    stream.threshold == 0 ? attention_forward_head<Activation, false>(a, stream, example, head,
+                                                                      queries, another, scratch)
+                          : attention_forward_head<Activation, true>(a, stream, example, head,
+                                                                     queries, another, scratch);
   });
 }
 
@@ -475,7 +477,7 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
 template <typename Activation>
 void attention_backward(const AttentionBackward<Activation>& b, const DropoutStream& stream,
                         std::int64_t example, Range heads, std::byte* scratch) {
-  for_heads(b.forward, example, heads, [&](std::int64_t head, bool another) {
+  for_heads(heads, [&](std::int64_t head, bool another) {
     stream.threshold == 0
         ? attention_backward_head<Activation, false>(b, stream, example, head, another, scratch)
         : attention_backward_head<Activation, true>(b, stream, example, head, another, scratch);

@@ -29,13 +29,9 @@ inline constexpr std::int64_t kBlockChunks = kQueryBlock / kTileDepth;
 
 // Numbers of tiles of a head.
 struct TileCounts {
-  TileCounts(std::int64_t S, std::int64_t keys, std::int64_t D)
-      : chunks(ceil_div(keys, kTileDepth)),
-        columns(ceil_div(S, kTileRows)),
-        depth(ceil_div(D, kTileDepth)),
-        outputs(2 * depth) {}
+  TileCounts(std::int64_t keys, std::int64_t D)
+      : chunks(ceil_div(keys, kTileDepth)), depth(ceil_div(D, kTileDepth)), outputs(2 * depth) {}
   std::int64_t chunks;   // of 32 keys
-  std::int64_t columns;  // of 16 queries
   std::int64_t depth;    // tiles along a head's summed elements
   std::int64_t outputs;  // tiles along a head's outputs
 };
@@ -355,9 +351,8 @@ struct PrefetchStep {
 // ---- Forward.
 
 struct ForwardSpace {
-  ForwardSpace(std::byte* base, std::int64_t S, std::int64_t D) : ForwardSpace(base, S, S, D) {}
-  ForwardSpace(std::byte* base, std::int64_t S, std::int64_t keys_count, std::int64_t D)
-      : counts(S, keys_count, D),
+  ForwardSpace(std::byte* base, std::int64_t keys_count, std::int64_t D)
+      : counts(keys_count, D),
         scratch(base),
         keys(scratch.take<bf16>(2 * counts.chunks * counts.depth * kTileSize)),
         values(scratch.take<bf16>(counts.chunks * counts.outputs * kTileSize)),
@@ -382,13 +377,14 @@ struct ForwardSpace {
 template <bool kDropout, class Tiles>
 void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
                             const DropoutStream& stream, std::int64_t example, std::int64_t head,
-                            bool another, std::byte* scratch) {
+                            Range queries, bool another, std::byte* scratch) {
   const Head<bf16> h(a, example, head);
-  const ForwardSpace w(scratch, h.S, h.keys, h.D);
+  const ForwardSpace w(scratch, h.keys, h.D);
   const TileCounts& n = w.counts;
   const std::int64_t first_outputs = smaller(n.outputs, kOutputTiles);
   const bool keeps_pairs = n.outputs > kOutputTiles;
   const std::int64_t mask_pairs = n.chunks * kTileRows;
+  const Range columns{queries.begin / kTileRows, ceil_div(queries.end, kTileRows)};
   bf16* const context = a.context + h.context_offset;
   pack_head_rows(h.k, h.stride, h.keys, 2 * n.chunks, h.D, n.depth, w.keys);
   pack_chunks<true>(h.v, h.stride, h.keys, h.D, n.outputs, w.values);
@@ -421,7 +417,7 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
   };
   // The outputs of a column are rounded while the next column is computed.
   Vec factors = broadcast(0.0f);
-  std::int64_t written = 0;
+  std::int64_t written = columns.begin;
   const auto write_column = [&](std::int64_t column) {
     if (written == column) return;
     written = column;
@@ -432,20 +428,20 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
   const Vec lowest = broadcast(-__builtin_inff());
   const Vec scale = broadcast(h.scale * kLog2E);
   Vec top = lowest;
-  pack_queries(0);
+  pack_queries(columns.begin);
   for (std::int64_t c = 0; c < n.chunks; ++c) {
-    multiply_scores(0, c);
-    store_scores(0, c);
-    if (c > 0) top = raise(top, 0, c - 1);
+    multiply_scores(columns.begin, c);
+    store_scores(columns.begin, c);
+    if (c > 0) top = raise(top, columns.begin, c - 1);
   }
-  top = raise(top, 0, n.chunks - 1);
-  for (std::int64_t q = 0; q < n.columns; ++q) {
+  top = raise(top, columns.begin, n.chunks - 1);
+  for (std::int64_t q = columns.begin; q < columns.end; ++q) {
     if (kDropout && q % kMaskNumbers == 0) {
       BlockMasks(stream, a.example[example], head, q / kMaskNumbers)
           .draw(0, h.keys, mask_pairs, w.masks);
     }
     const std::uint32_t* masks = w.masks + q % kMaskNumbers * mask_pairs;
-    const bool next = q + 1 < n.columns;
+    const bool next = q + 1 < columns.end;
     if (next) pack_queries(q + 1);
     Vec next_top = lowest;
     Softmax softmax{scale, top, {broadcast(0.0f), broadcast(0.0f)}};
@@ -461,7 +457,8 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
       const std::int64_t rows = h.keys - c * kTileDepth;
       const bool whole = rows >= kTileDepth;
       if (next) multiply_scores(q + 1, c);
-      const PrefetchStep fetch(q * n.chunks + c, n.columns * n.chunks, h.S);
+      const PrefetchStep fetch((q - columns.begin) * n.chunks + c,
+                               (columns.end - columns.begin) * n.chunks, h.S);
       if (another) fetch.next_head(h);
 
       if (whole) {
@@ -494,17 +491,18 @@ void attention_forward_head(Tiles& tiles, const AttentionForward<bf16>& a,
     store_first(h.log_sum_exp + i, log_sum_exp, smaller(h.S - i, kTileRows));
     top = next_top;
   }
-  write_column(n.columns);
+  write_column(columns.end);
 }
 
 template <class Tiles>
 void attention_forward_on_tiles(const AttentionForward<bf16>& a, const DropoutStream& stream,
-                                std::int64_t example, Range heads, std::byte* scratch) {
+                                std::int64_t example, Range heads, Range queries,
+                                std::byte* scratch) {
   Tiles tiles;
-  for_heads(a, example, heads, [&](std::int64_t head, bool another) {
+  for_heads(heads, [&](std::int64_t head, bool another) {
     stream.threshold == 0
-        ? attention_forward_head<false>(tiles, a, stream, example, head, another, scratch)
-        : attention_forward_head<true>(tiles, a, stream, example, head, another, scratch);
+        ? attention_forward_head<false>(tiles, a, stream, example, head, queries, another, scratch)
+        : attention_forward_head<true>(tiles, a, stream, example, head, queries, another, scratch);
   });
 }
 
@@ -513,7 +511,7 @@ void attention_forward_on_tiles(const AttentionForward<bf16>& a, const DropoutSt
 struct BackwardSpace {
   BackwardSpace(std::byte* base, std::int64_t S, std::int64_t D) : BackwardSpace(base, S, S, D) {}
   BackwardSpace(std::byte* base, std::int64_t S, std::int64_t keys_count, std::int64_t D)
-      : counts(S, keys_count, D),
+      : counts(keys_count, D),
         query_chunks(ceil_div(S, kTileDepth)),
         block_chunks(smaller(query_chunks, kBlockChunks)),
         scratch(base),
@@ -863,7 +861,7 @@ template <class Tiles>
 void attention_backward_on_tiles(const AttentionBackward<bf16>& b, const DropoutStream& stream,
                                  std::int64_t example, Range heads, std::byte* scratch) {
   Tiles tiles;
-  for_heads(b.forward, example, heads, [&](std::int64_t head, bool another) {
+  for_heads(heads, [&](std::int64_t head, bool another) {
     if (stream.threshold == 0) {
       BackwardHead<false, Tiles>(tiles, b, stream, example, head, scratch).run(another);
     } else {

@@ -53,11 +53,9 @@ struct Head {
   float scale;
 };
 
-// Calls body(head, whether another one follows) for `heads` of an example, unless it has no tokens.
-template <typename Activation, typename Body>
-inline void for_heads(const AttentionForward<Activation>& a, std::int64_t example, Range heads,
-                      Body&& body) {
-  if (a.cu_seqlens[example] == a.cu_seqlens[example + 1]) return;
+// Calls body(head, whether another one follows) for `heads`.
+template <typename Body>
+inline void for_heads(Range heads, Body&& body) {
   for (std::int64_t head = heads.begin; head < heads.end; ++head) {
     body(head, head + 1 < heads.end);
   }

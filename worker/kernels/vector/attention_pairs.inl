@@ -197,7 +197,7 @@ void attention_backward_pairs_head(const AttentionBackward<bf16>& b, const Dropo
 template <>
 void attention_backward(const AttentionBackward<bf16>& b, const DropoutStream& stream,
                         std::int64_t example, Range heads, std::byte* scratch) {
-  for_heads(b.forward, example, heads, [&](std::int64_t head, bool another) {
+  for_heads(heads, [&](std::int64_t head, bool another) {
     stream.threshold == 0
         ? attention_backward_pairs_head<false>(b, stream, example, head, another, scratch)
         : attention_backward_pairs_head<true>(b, stream, example, head, another, scratch);

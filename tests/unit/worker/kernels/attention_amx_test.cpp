@@ -2,6 +2,7 @@
 // hardware's.
 #include "tests/unit/worker/kernels/attention_cases.h"
 #include "tests/unit/worker/kernels/model_kernels.h"
+#include "worker/kernels/attention_plan.h"
 
 namespace tilewright::kernels::testing {
 namespace {
@@ -33,9 +34,9 @@ class AmxAttention : public ::testing::Test {
     if (!cpu_supports(Isa::kAvx512Bf16)) GTEST_SKIP() << "this CPU has no avx512_bf16";
   }
   static AttentionResult<bf16> run(const Ops<bf16>& ops, const Batch& batch, const Examples& e,
-                                   const Dropout& dropout) {
+                                   const Dropout& dropout, int threads = 2) {
     const std::int64_t width = kHeads * batch.head_size;
-    return run_attention<bf16>(ops, 2, e, kHeads, batch.head_size, qkv(e, width).data(),
+    return run_attention<bf16>(ops, threads, e, kHeads, batch.head_size, qkv(e, width).data(),
                                d_context(e, width).data(), dropout,
                                batch.attended.empty() ? nullptr : batch.attended.data());
   }
@@ -62,6 +63,19 @@ TEST_F(AmxAttention, OnEmulatedTilesAgreesWithDoublePrecision) {
       expect_close(got.lse, want.lse, 4 * kRoundoff<float>, 64 * kRoundoff<float>, "lse");
       expect_sums(got.d_qkv, want.d_qkv, want.d_qkv_terms, "d_qkv");
     }
+  }
+}
+
+TEST_F(AmxAttention, OfAFewHeadsHasTheSameBitsForAnyNumberOfThreads) {
+  const Batch batch{{260, 60}, {201, 60}, 64};
+  const Examples e = make_examples(batch.lengths, 100);
+  const auto want = run(emulated(), batch, e, make_dropout(0.1), 1);
+  for (const int threads : {3, 5, 16}) {
+    ASSERT_LT(cut_attention_forward({2, kHeads, 260}, threads).queries, 260);
+    const auto got = run(emulated(), batch, e, make_dropout(0.1), threads);
+    EXPECT_EQ(got.context, want.context) << threads;
+    EXPECT_EQ(got.lse, want.lse) << threads;
+    EXPECT_EQ(got.d_qkv, want.d_qkv) << threads;
   }
 }
 

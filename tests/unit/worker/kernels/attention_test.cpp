@@ -1,5 +1,6 @@
 #include "tests/unit/worker/kernels/attention_cases.h"
 #include "tests/unit/worker/lengths.h"
+#include "worker/kernels/attention_plan.h"
 
 namespace tilewright::kernels::testing {
 namespace {
@@ -120,6 +121,31 @@ TEST_P(AttentionTest, BitsDependOnlyOnTheExample) {
       EXPECT_TRUE(same(alone.context, whole.context, width)) << b;
       EXPECT_EQ(alone.lse, lse_of(whole.lse, A, first, lengths[b])) << b;
       EXPECT_TRUE(same(alone.d_qkv, whole.d_qkv, 3 * width)) << b;
+    }
+  });
+}
+
+// With few heads forward is cut into blocks of queries.
+TEST_P(AttentionTest, OfAFewHeadsHasTheSameBitsForAnyNumberOfThreads) {
+  with_type([&]<typename Activation>(Activation) {
+    const std::int64_t A = 2;
+    const std::int64_t D = 64;
+    const std::int64_t width = A * D;
+    const Examples e = make_examples({260, 60});
+    const std::vector<std::int32_t> attended = {201, 60};
+    const auto qkv = random_vector<Activation>(3 * e.tokens() * width, 1);
+    const auto d_context = random_vector<Activation>(e.tokens() * width, 2);
+    const auto run = [&](int threads) {
+      return run_attention<Activation>(ops<Activation>(), threads, e, A, D, qkv.data(),
+                                       d_context.data(), make_dropout(0.1), attended.data());
+    };
+    const auto want = run(1);
+    for (const int threads : {3, 5, 16}) {
+      ASSERT_LT(cut_attention_forward({2, A, 260}, threads).queries, 260);
+      const auto got = run(threads);
+      EXPECT_EQ(got.context, want.context) << threads;
+      EXPECT_EQ(got.lse, want.lse) << threads;
+      EXPECT_EQ(got.d_qkv, want.d_qkv) << threads;
     }
   });
 }
