@@ -12,6 +12,7 @@ Python and Linux, for the link also root and iproute2.
 """
 
 import argparse
+import contextlib
 import datetime
 import hashlib
 import itertools
@@ -59,6 +60,7 @@ MAX_WORKERS = 4
 NOTHING = "nothing"  # the change of an event after which the training did not continue
 DELAY, LOSS = 0.001, 0.001  # of the link: seconds each way, share of the packets
 TIMEOUT = 900  # seconds of one training
+LIMIT = 300  # seconds of a wait that only ends a training that hangs
 COORDINATOR_STOP = 6  # seconds; members notice a lost coordinator after more
 
 # Points of worker/train/faults.h, and the worker that is killed there; None: the first that gets there. Each
@@ -228,11 +230,20 @@ class Up(Training):
     def running(self):
         return self.process.poll() is None
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        """Ends what an exception has left."""
+        if self.running():
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+            self.process.wait(60)
+
     def finish(self):
         try:
             code = self.process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
-            self.process.terminate()
             sys.exit(f"{self.folder}: not finished in {TIMEOUT} s")
         if code != 0:
             sys.exit(f"`tilewright up` ended with code {code}:\n{(self.folder / 'up.log').read_text()[-4000:]}")
@@ -338,16 +349,19 @@ def random_kills(args, folder, rng, count):
     return trainings, kills
 
 
-def training_with_kills(args, folder, rng, count):
-    """Kills until `count` or the training's end; measures the time to the next completed step. A kill
-    after which no step was left is not measured."""
-    up = Up(args, folder, save_steps=100000)
+def kill(pid):
+    """SIGKILL; a process that has just ended is left alone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_at_random(up, rng, count):
     kills = []
     while len(kills) < count and up.wait_until(
-        lambda: up.world() == 2 and len(up.workers()) == 2 and up.last_step() >= 2, 120
+        lambda: up.world() == 2 and len(up.workers()) == 2 and up.last_step() >= 2, LIMIT
     ):
         before = up.last_step()
-        if not up.wait_until(lambda: up.last_step() >= before + 2, 60):
+        if not up.wait_until(lambda: up.last_step() >= before + 2, LIMIT):
             break
         time.sleep(rng.random() * 0.6)
         index = rng.choice([0, 1])
@@ -356,10 +370,18 @@ def training_with_kills(args, folder, rng, count):
             continue
         known = len(up.summary()["continued"])
         begin = time.time()
-        os.kill(pid, signal.SIGKILL)
+        kill(pid)
         kills.append({"worker": index, "at": begin})
-        up.wait_until(lambda: len(up.summary()["continued"]) > known, 60)
-    sha = up.finish()
+        up.wait_until(lambda: len(up.summary()["continued"]) > known, LIMIT)
+    return kills
+
+
+def training_with_kills(args, folder, rng, count):
+    """Kills until `count` or the training's end; measures the time to the next completed step. A kill
+    after which no step was left is not measured."""
+    with Up(args, folder, save_steps=100000) as up:
+        kills = kill_at_random(up, rng, count)
+        sha = up.finish()
     summary = up.summary()
     steps = up.steps()
     recovered = [c for c in summary["continued"] if c["kind"] == "recovered"]
@@ -397,29 +419,35 @@ def training_with_phases(args, folder, points):
     arms the fault. Returns the digest, the summary, how many points were tried before the training
     ended, and those of them that were not hit."""
     files = [folder.with_name(f"{folder.name}-armed-{number}") for number in range(len(points))]
-    up = Up(args, folder, save_steps=7, fault=";".join(
-        f"{point}{'' if worker is None else f',worker={worker}'},once={file}"
-        for (point, worker), file in zip(points, files, strict=True)))
-    up.wait_until(lambda: up.world() == 2 and up.last_step() >= 1)
+    faults = ";".join(f"{point}{'' if worker is None else f',worker={worker}'},once={file}"
+                      for (point, worker), file in zip(points, files, strict=True))
+    with Up(args, folder, save_steps=7, fault=faults) as up:
+        tried, missed = kill_in_phases(up, points, files)
+        return up.finish(), up.summary(), tried, missed
+
+
+def kill_in_phases(up, points, files):
+    up.wait_until(lambda: up.world() == 2 and up.last_step() >= 1, LIMIT)
     up.scale(3)
     tried, missed = 0, []
     for (point, worker), file in zip(points, files, strict=True):
-        # After a step of all three, each has the state.
-        up.wait_until(lambda: up.world() == 3 and len(up.workers()) == 3)
+        # After a step of all three, each has the state. A worker that has failed often is restarted late.
+        if not up.wait_until(lambda: up.world() == 3 and len(up.workers()) == 3, LIMIT):
+            break
         before = up.last_step()
-        up.wait_until(lambda: up.last_step() > before)
+        up.wait_until(lambda: up.last_step() > before, LIMIT)
         file.touch()
         victim = up.workers().get(JOIN_PHASES.get((point, worker)))
         if victim is not None:
-            os.kill(victim, signal.SIGKILL)
-        hit = up.wait_until(lambda: not file.exists()) or not file.exists()
+            kill(victim)
+        hit = up.wait_until(lambda: not file.exists(), LIMIT) or not file.exists()
         if not hit and not up.running():
             break
         tried += 1
         if not hit:
             missed.append(point)
             file.unlink(missing_ok=True)
-    return up.finish(), up.summary(), tried, missed
+    return tried, missed
 
 
 def caused_by(fault, begin, continued):
@@ -436,7 +464,11 @@ def caused_by(fault, begin, continued):
 
 def mixed(args, folder):
     """One event after another; returns what each took until the training continued."""
-    up = Up(args, folder / "mixed", save_steps=20)
+    with Up(args, folder / "mixed", save_steps=20) as up:
+        return mixed_events(up)
+
+
+def mixed_events(up):
     events = []
 
     def settle(world):
@@ -623,8 +655,10 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS,
                         help="the others are kept from the results file")
+    parser.add_argument("--allow-dirty", action="store_true",
+                        help="measure a tree with uncommitted changes and mark the results")
     args = parser.parse_args()
-    commit_of(args.worker, allow_dirty=False)
+    commit_of(args.worker, args.allow_dirty)
     results = support.read_json(args.out, {})
     results["cpu"] = support.cpu_name()
     failed = False

@@ -306,7 +306,7 @@ std::vector<TrainingFlag> working_flags() {
       differs(determines_weights(or_minus_one(
                   integer("max_steps", &Settings::max_steps, 1, kNoMaximum,
                           "optimizer steps to train; overrides num_train_epochs; -1: unset"))),
-              "0 is an error; the Trainer makes one step with it."),
+              "0 is an error; newer Trainers make one step with it, older ones take it as unset."),
       differs(determines_weights(
                   choice("lr_scheduler_type", &Settings::lr_scheduler_type,
                          {"linear", "constant", "constant_with_warmup", "cosine",

@@ -22,8 +22,8 @@ struct AttentionCut {
 AttentionCut cut_attention_forward(const AttentionSize& size, int threads);
 AttentionCut cut_attention_backward(const AttentionSize& size, int threads);
 
-// The part of the threads' time that goes into products if all examples have max_seqlen tokens and each
-// thread takes the next task when it has finished one.
+// The part of the threads' time that goes into products if all examples have max_seqlen tokens, each
+// thread takes the next task when it has finished one, and packing takes no time.
 double thread_use(const AttentionSize& size, const AttentionCut& cut, int threads);
 
 }  // namespace tilewright::kernels

@@ -19,7 +19,7 @@ struct Context {
   const kernels::ParameterOps& parameter_ops;
 };
 
-// Rows of a task that only copies or zeroes them: long relative to its dispatch (about 1 us).
+// Rows of a task that only zeroes them: long relative to its dispatch (about 1 us).
 inline constexpr std::int64_t kTaskRows = 16;
 
 // The key of one step's dropout. With p = 0 (evaluation) nothing is dropped.

@@ -43,13 +43,10 @@ void norm_backward(const Context<Element>& c, const kernels::LayerNorm& norm,
 
 // to [B, H] = the rows of the first tokens of from [T, H].
 template <typename Value>
-void gather_first_tokens(runtime::ThreadPool& pool, const Batch& batch, std::int64_t H,
-                         const Value* from, Value* to) {
-  pool.for_ranges(batch.B(), kTaskRows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t b = begin; b < end; ++b) {
-      std::copy_n(from + batch.cu_seqlens[static_cast<std::size_t>(b)] * H, H, to + b * H);
-    }
-  });
+void gather_first_tokens(const Batch& batch, std::int64_t H, const Value* from, Value* to) {
+  for (std::int64_t b = 0; b < batch.B(); ++b) {
+    std::copy_n(from + batch.cu_seqlens[static_cast<std::size_t>(b)] * H, H, to + b * H);
+  }
 }
 
 // The inverse, in place: the B rows become those of the first tokens, and the other rows zero.
@@ -161,11 +158,11 @@ void EncoderLayer<Element>::forward_before_output(const Context<Element>& c,
       c.pool, attention(config, batch, key.at(index, DropoutKey::kProbabilities, p_attention), a),
       scratch.kernel);
   if (rows == Rows::kExamples) {
-    gather_first_tokens(c.pool, batch, H, a.context, a.row_context);
-    gather_first_tokens(c.pool, batch, H, residual.values, a.row_residual);
+    gather_first_tokens(batch, H, a.context, a.row_context);
+    gather_first_tokens(batch, H, residual.values, a.row_residual);
     residual.values = a.row_residual;
     if (residual.stats != nullptr) {
-      gather_first_tokens(c.pool, batch, 2, residual.stats, a.row_stats);
+      gather_first_tokens(batch, 2, residual.stats, a.row_stats);
       residual.stats = a.row_stats;
     }
   }

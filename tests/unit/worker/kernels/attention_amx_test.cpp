@@ -79,6 +79,10 @@ TEST_F(AmxAttention, OfAFewHeadsHasTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
+TEST_F(AmxAttention, WeighsEqualScoresEquallyHoweverLarge) {
+  expect_equal_weights_of_large_scores(emulated());
+}
+
 TEST_F(AmxAttention, CanDropEverything) {
   const Batch batch{{5, 40}, {}, 32};
   Dropout dropout = make_dropout(0.5);

@@ -184,4 +184,27 @@ void expect_sums(const std::vector<Activation>& got, const Doubles& want, const 
   }
 }
 
+// All scores of a query are equal and of size 5e11, beyond the range in which the exponents are exact.
+template <typename Activation>
+void expect_equal_weights_of_large_scores(const Ops<Activation>& ops) {
+  constexpr std::int64_t kHeadSize = 64;
+  constexpr float kLarge = 999424;  // exact in bf16
+  const Examples e = make_examples({40});
+  for (const float sign : {1.0f, -1.0f}) {
+    auto qkv = random_vector<Activation>(3 * e.tokens() * kHeadSize, 1);
+    for (std::size_t i = 0; i < qkv.size(); ++i) {
+      const std::size_t part = i / kHeadSize % 3;
+      if (part == 0) qkv[i] = runtime::from_float<Activation>(kLarge);
+      if (part == 1) qkv[i] = runtime::from_float<Activation>(sign * kLarge);
+    }
+    const auto d_context = random_vector<Activation>(e.tokens() * kHeadSize, 2);
+    const auto got = run_attention<Activation>(ops, 1, e, 1, kHeadSize, qkv.data(),
+                                               d_context.data(), make_dropout(0));
+    const auto want =
+        attention_in_double(e, 1, kHeadSize, doubles(qkv), doubles(d_context), make_dropout(0));
+    expect_sums(got.context, want.context, want.context_terms, "context");
+    for (const Activation x : got.d_qkv) ASSERT_TRUE(std::isfinite(as_double(x))) << sign;
+  }
+}
+
 }  // namespace tilewright::kernels::testing
