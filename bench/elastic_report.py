@@ -136,6 +136,10 @@ class Training:
     def running(self):
         raise NotImplementedError
 
+    def end(self):
+        """Ends it if it runs."""
+        raise NotImplementedError
+
     def steps(self):
         return steps_in(self.lines())
 
@@ -146,6 +150,12 @@ class Training:
     def world(self):
         """Workers that train, after the last change."""
         return next(filter(None, map(world_after, reversed(self.lines()))), 0)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.end()  # what an exception has left
 
     def wait_until(self, condition, limit=60):
         return support.wait_until(condition, limit, self.running)
@@ -230,11 +240,7 @@ class Up(Training):
     def running(self):
         return self.process.poll() is None
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        """Ends what an exception has left."""
+    def end(self):
         if self.running():
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
@@ -538,8 +544,7 @@ def network(args, folder):
     """Two hosts whose link has delay and loss, is cut until the first continues alone, and heals."""
     events = []
     with EmulatedLink(DELAY, LOSS) as link:
-        hosts = TwoHosts(args, folder / "network")
-        try:
+        with TwoHosts(args, folder / "network") as hosts:
             hosts.wait_until(lambda: hosts.world() == 2 and hosts.last_step() >= 10, 300)
             for name, cut, world in (("the link is cut: host 0 continues alone", True, 1),
                                      ("the link heals: host 1 joins again", False, 2)):
@@ -552,8 +557,6 @@ def network(args, folder):
                 events.append(caused_by(name, begin, found))
                 hosts.wait_until(lambda: hosts.last_step() >= step + 5, 60)
             sha = hosts.finish()
-        finally:
-            hosts.end()
         summary = hosts.summary()
         return sha, events, summary, {"packets": link.sent, "lost": link.lost,
                                       "step_seconds": step_seconds(hosts.steps(), [

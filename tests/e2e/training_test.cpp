@@ -76,6 +76,16 @@ class TrainingOnACluster : public testing::TrainingJobTest {
     RecordProperty("seconds_to_continue", continued.str(1));
     std::cout << continued.str() << "\n";
   }
+  // Worker 1's pod has ended after SIGTERM and was replaced, while worker 0 kept the state.
+  void expect_pod_replaced() {
+    wait_for_success();
+    const json status = job()["status"];
+    EXPECT_EQ(status["restarts"]["infrastructure"], 1) << status;
+    EXPECT_EQ(status["restarts"]["program"], 0);
+    EXPECT_EQ(status["failures"][0]["pod"], "mrpc-worker-1");
+    expect_state_kept(kLeft);
+    EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
+  }
 
  private:
   void start(const json& job) {
@@ -135,13 +145,7 @@ TEST_F(TrainingOnACluster, HasTheSameHashAfterAPodIsDeleted) {
   start_for_a_replacement();
   wait_for_checkpoint();
   kubectl_ok({"delete", "pod", "mrpc-worker-1", "--wait=false"});
-  wait_for_success();
-  const json status = job()["status"];
-  EXPECT_EQ(status["restarts"]["infrastructure"], 1) << status;
-  EXPECT_EQ(status["restarts"]["program"], 0);
-  EXPECT_EQ(status["failures"][0]["pod"], "mrpc-worker-1");
-  expect_state_kept(kLeft);
-  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
+  expect_pod_replaced();
 }
 
 TEST_F(TrainingOnACluster, HasTheSameHashAfterAProcessIsKilled) {
@@ -174,13 +178,7 @@ TEST_F(TrainingOnACluster, HasTheSameHashAfterOnePodIsEvicted) {
   wait_for_checkpoint();
   const std::string node = evict_pods(",tilewright.dev/worker-index=1");
   kubectl_ok({"uncordon", node});  // for the replacement
-  wait_for_success();
-  const json status = job()["status"];
-  EXPECT_EQ(status["restarts"]["infrastructure"], 1) << status;
-  EXPECT_EQ(status["restarts"]["program"], 0);
-  EXPECT_EQ(status["failures"][0]["pod"], "mrpc-worker-1");
-  expect_state_kept(kLeft);
-  EXPECT_EQ(hash_of_cluster_run(), hash_of_local_run());
+  expect_pod_replaced();
 }
 
 TEST_F(TrainingOnACluster, HasTheSameHashAfterItsPodsAreEvicted) {

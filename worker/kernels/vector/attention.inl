@@ -1,6 +1,7 @@
 // Attention of the heads of one example. A block of queries is multiplied with all keys, so scratch
-// holds complete columns of scores and no S x S matrix (attention_pairs.inl: a few rows). Scores are transposed, [keys, queries]: the
-// statistics of a query are one lane, without sums across lanes. Formulas: ref/attention_ref.cpp.
+// holds complete columns of scores and no S x S matrix (attention_pairs.inl: a few rows). Scores are
+// transposed, [keys, queries]: the statistics of a query are one lane, without sums across lanes.
+// Formulas: ref/attention_ref.cpp.
 namespace tilewright::kernels {
 namespace {
 

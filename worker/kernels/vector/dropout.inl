@@ -1,5 +1,6 @@
 // Computes dropout masks (bit layout: dropout/dropout.h) and applies them to a row. Also holds the
 // loop over the vectors of a row.
+#include "worker/kernels/integers.h"
 #include "worker/kernels/kernel_table.h"
 
 namespace tilewright::kernels {
@@ -10,7 +11,7 @@ namespace {
 void dropout_masks(const DropoutStream& stream, std::int32_t example, std::int32_t row,
                    std::int32_t head, std::int64_t columns, std::uint64_t* masks) {
   constexpr int kBlocks = kWordLanes / 4;
-  const std::int64_t blocks = (columns + kDropoutBlock - 1) / kDropoutBlock;
+  const std::int64_t blocks = ceil_div(columns, kDropoutBlock);
   const Words c1 = words(static_cast<std::uint32_t>(row));
   const Words c2 = words(stream.site | static_cast<std::uint32_t>(head) << 16);
   const Words c3 = words(static_cast<std::uint32_t>(example));
