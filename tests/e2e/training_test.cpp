@@ -46,7 +46,7 @@ class TrainingOnACluster : public testing::TrainingJobTest {
   // `kubectl drain` of the job's pods that also match `selector`, without other pods of the node,
   // which is returned: it stays cordoned.
   std::string evict_pods(const std::string& selector = "") {
-    const std::string node = get("pod/mrpc-worker-0")["spec"]["nodeName"];
+    std::string node = get("pod/mrpc-worker-0")["spec"]["nodeName"];
     add_cleanup({"uncordon", node});
     const std::string uid = job()["metadata"]["uid"];
     kubectl_ok({"drain", node, "--pod-selector=tilewright.dev/job-uid=" + uid + selector,
