@@ -1,7 +1,8 @@
 """Trains MRPC and SQuAD under faults: workers killed at random and in each phase of a step, of joining,
 of the transfer of the state and of writing a checkpoint; frozen, drained, added, removed; the
 coordinator stopped and killed; on two hosts, a link with delay and loss that is cut and heals. Compares
-the SHA-256 of each model.safetensors with that of undisturbed trainings with 1 to 4 workers. Exit code
+the SHA-256 of each model.safetensors with that of undisturbed trainings with 1 to 4 workers. Measures
+how long two workers wait for a third one that joins them over a link of 10 Gbit/s. Exit code
 1 if those of a task differ, a loss costs more than one step or a part misses its target.
 
     python bench/elastic_report.py --worker build/bin/tilewright-worker --tool build/bin/tilewright \
@@ -30,13 +31,13 @@ import time
 
 import random_model
 import support
-from emulated_link import ADDRESSES, NAMESPACES, EmulatedLink, missing
+from emulated_link import ADDRESSES, NAMESPACES, EmulatedLink, missing, shaped_link
 from results import commit_of
 
 # The parts of the report, and of each task its directory, its flags, its parts and, in seconds beside
 # an undisturbed step, the target of the median from a SIGKILL to the next completed step. Two
 # nominal workers train the batch.
-PARTS = ("undisturbed", "kills", "phases", "mixed", "network")
+PARTS = ("undisturbed", "kills", "phases", "mixed", "network", "joining")
 MRPC = {"task": "mrpc", "per_device_train_batch_size": 16}
 SQUAD = {"task": "squad", "max_seq_length": 384, "doc_stride": 128}
 TASKS = {
@@ -47,7 +48,7 @@ TASKS = {
               "parts": ("undisturbed", "kills", "phases", "mixed", "network"), "to_next_step": 1,
               "flags": {**SQUAD, "max_steps": 100, "per_device_train_batch_size": 4}},
     "squad-base": {"what": "SQuAD v1.1, BERT-base of random weights, 40 steps of batches of 4",
-                   "folder": "squad", "parts": ("undisturbed", "kills"), "workers": (2,),
+                   "folder": "squad", "parts": ("undisturbed", "kills", "joining"), "workers": (2,),
                    "to_next_step": 3, "random_model": True,
                    "flags": {**SQUAD, "max_steps": 40, "per_device_train_batch_size": 2}},
     # For CI: no target, because other programs may run.
@@ -59,6 +60,7 @@ DEFAULT_TASKS = ("mrpc", "squad", "squad-base")
 MAX_WORKERS = 4
 NOTHING = "nothing"  # the change of an event after which the training did not continue
 DELAY, LOSS = 0.001, 0.001  # of the link: seconds each way, share of the packets
+RATE = "10gbit"  # of the link over which a worker joins
 TIMEOUT = 900  # seconds of one training
 LIMIT = 300  # seconds of a wait that only ends a training that hangs
 COORDINATOR_STOP = 6  # seconds; members notice a lost coordinator after more
@@ -259,20 +261,24 @@ class Up(Training):
 class TwoHosts(Training):
     """A training of an agent in each namespace of a link; the first serves the rendezvous."""
 
-    def __init__(self, args, folder):
-        self.folder = pathlib.Path(folder)
+    def __init__(self, args, folder, more_flags=()):
+        self.args, self.folder, self.more_flags = args, pathlib.Path(folder), more_flags
         self.folder.mkdir()
-        key = support.write_job_key(self.folder / "key")
+        self.key = support.write_job_key(self.folder / "key")
         self.agents = []
-        for host, name in enumerate(NAMESPACES):
-            with open(self.folder / f"host{host}.log", "wb") as log:
-                self.agents.append(subprocess.Popen(
-                    ["ip", "netns", "exec", name, args.worker, "agent", "--nnodes=1:2",
-                     "--nproc-per-node=1", "--rdzv-backend=c10d", "--rdzv-id=elastic",
-                     f"--rdzv-endpoint={ADDRESSES[0]}", f"--rdzv-key-file={key}",
-                     "--max-restarts=1000", "--", "train",
-                     *train_flags(args, self.folder / "out"), "--logging_steps=1", "--threads=1"],
-                    stdout=log, stderr=log))
+
+    def start(self, processes=1):
+        """The agent of the next host."""
+        host = len(self.agents)
+        with open(self.folder / f"host{host}.log", "wb") as log:
+            self.agents.append(subprocess.Popen(
+                ["ip", "netns", "exec", NAMESPACES[host], self.args.worker, "agent", "--nnodes=1:2",
+                 f"--nproc-per-node={processes}", "--rdzv-backend=c10d", "--rdzv-id=elastic",
+                 f"--rdzv-endpoint={ADDRESSES[0]}", f"--rdzv-key-file={self.key}",
+                 "--max-restarts=1000", "--", "train",
+                 *train_flags(self.args, self.folder / "out"), "--logging_steps=1", "--threads=1",
+                 *self.more_flags],
+                stdout=log, stderr=log))
 
     def lines(self):
         return logged(sorted(self.folder.glob("host*.log")))
@@ -545,6 +551,8 @@ def network(args, folder):
     events = []
     with EmulatedLink(DELAY, LOSS) as link:
         with TwoHosts(args, folder / "network") as hosts:
+            hosts.start()
+            hosts.start()
             hosts.wait_until(lambda: hosts.world() == 2 and hosts.last_step() >= 10, 300)
             for name, cut, world in (("the link is cut: host 0 continues alone", True, 1),
                                      ("the link heals: host 1 joins again", False, 2)):
@@ -561,6 +569,28 @@ def network(args, folder):
         return sha, events, summary, {"packets": link.sent, "lost": link.lost,
                                       "step_seconds": step_seconds(hosts.steps(), [
                                           c["at"] for c in summary["continued"]])}
+
+
+STATE_SENT = re.compile(r"has the state: its rest was sent during steps? (\d+)(?: to (\d+))?")
+
+
+def joining(args, folder, exact):
+    """Two workers on one host, which a third joins from the other over a link of RATE: the SHA-256, how
+    long all wait, and during how many further steps the third worker gets the rest of the state."""
+    flags = [] if exact else ["--exact=false"]
+    with shaped_link(RATE), TwoHosts(args, folder / f"joining-{exact}", flags) as hosts:
+        hosts.start(processes=2)
+        hosts.wait_until(lambda: hosts.world() == 2 and hosts.last_step() >= 5, LIMIT)
+        hosts.start(processes=1)
+        hosts.wait_until(lambda: hosts.world() == 3, LIMIT)
+        sha = hosts.finish()
+        continued = [c for c in hosts.summary()["continued"] if c["workers"] == 3]
+        sent = next(filter(None, map(STATE_SENT.search, hosts.lines())), None)
+        return sha, {
+            "exact": exact, "stall": continued[0]["seconds"] if continued else None,
+            "state": continued[0]["state"] if continued else None,
+            "further_steps": int(sent[2] or sent[1]) - int(sent[1]) + 1 if sent else 0,
+        }
 
 
 def undisturbed_run(workers):
@@ -648,6 +678,19 @@ class Report:
         return self.note_disturbed("two hosts, a link with delay and loss, cut and healed",
                                    [(sha, summary)], self.result["network"])
 
+    def joining(self, folder):
+        if reason := missing():
+            print(f"{self.task}: the link is left out: {reason}", file=sys.stderr)
+            return []
+        self.result["joining"] = []
+        for exact in (True, False):
+            sha, joined = joining(self.args, folder, exact)
+            self.result["joining"].append(joined)
+            if exact:
+                self.runs["a worker joins over a link"] = sha
+        return [f"joining: no worker joined ({j})" for j in self.result["joining"]
+                if j["stall"] is None]
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -704,6 +747,10 @@ def print_tables(result):
     if link := result.get("link"):
         print(f"\nlink: {1e3 * DELAY:g} ms each way, {link['lost']} of {link['packets']} packets lost; "
               f"a step takes {link['step_seconds']} s")
+    for joined in result.get("joining", []):
+        sums = "exact sums" if joined["exact"] else "--exact=false"
+        print(f"\na third worker over {RATE}, {sums}: all wait for {joined['stall']} s, of it "
+              f"{joined['state']} s for the state; its rest arrives during {joined['further_steps']} steps")
     if events := result.get("events", []) + result.get("network", []):
         print("\n| event | noticed s | stall s | training continues after s | steps lost | change |\n"
               + "|---" * 6 + "|")

@@ -148,6 +148,22 @@ TEST_F(Recovery, BeginsTheTransferAgainWhenASenderIsLost) {
                    reference({"--max_steps=8", "--nominal_workers=3"}), 24);
 }
 
+// Two workers train while the third gets the state, because the first part of it takes long; then the
+// same while one of the two dies.
+TEST_F(Recovery, TrainsWhileAReplacementGetsTheState) {
+  constexpr const char* kSlow =
+      "step.begin@3,worker=0;state.transfer,worker=1,epoch=2,delay=500;"
+      "state.transfer,worker=2,epoch=2,delay=500";
+  const std::string expected = reference({"--max_steps=8", "--nominal_workers=3"});
+  const Job three{.replicas = 3, .min_replicas = 3};
+  expect_same_hash(three, kSlow, expected, 24);
+  EXPECT_THAT(logs(), ContainsRegex("3 workers continue after step 3 .* for a part of 273 MB"));
+  EXPECT_THAT(logs(), HasSubstr("worker 0 has the state: its rest was sent during step"));
+  expect_same_hash(three, std::string(kSlow) + ";step.after_backward@3,worker=1,epoch=2", expected,
+                   24);
+  EXPECT_THAT(logs(), HasSubstr("membership epoch 3: "));
+}
+
 // The survivor continues alone at once.
 TEST_F(Recovery, DoesNotWaitForTheReplacement) {
   testing::HeldPoint held(folder() / "held");

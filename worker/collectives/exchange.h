@@ -1,4 +1,4 @@
-// Barrier, broadcast, copy, gather and all-gather over a mesh. All ranks call the same operations in the same
+// Barrier, broadcast, gather and all-gather over a mesh. All ranks call the same operations in the same
 // order, never during a step of a Reducer. Each operation returns its result by the deadline or
 // throws Failure(kPeerLost) that names a rank.
 #pragma once
@@ -19,12 +19,6 @@ void barrier(Mesh& mesh, MonotonicTime deadline);
 // Copies the root's bytes to every rank. `bytes` has the same size on all ranks; another size is a
 // Failure.
 void broadcast(Mesh& mesh, int root, std::span<std::byte> bytes, MonotonicTime deadline);
-
-// Copies `bytes` from the senders, which hold the same content, to the receivers, in chunks that the
-// senders send in turns. Other ranks only take part in the call. `senders`, `receivers` and the size
-// are equal on all ranks. If the call throws, the receivers' content is undefined.
-void copy_bytes(Mesh& mesh, std::span<const int> senders, std::span<const int> receivers,
-                std::span<std::byte> bytes, MonotonicTime deadline);
 
 // Returns the root's `text` on every rank; other ranks' `text` is ignored. A text of more than
 // max_bytes is a Failure.

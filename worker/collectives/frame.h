@@ -19,6 +19,8 @@ enum class FrameKind : std::uint32_t {
   kBroadcast = 4,
   kGather = 5,
   kAbort = 6,  // the sender leaves this membership epoch; the payload is the reason as text
+  kPiece = 7,  // of a background copy; `chunk` is its index
+  kPause = 8,  // no piece from `chunk` on follows until the next window
 };
 
 struct FrameHeader {
@@ -27,7 +29,7 @@ struct FrameHeader {
   FrameKind kind = FrameKind::kBarrier;
   std::uint64_t epoch = 0;      // membership epoch
   std::uint64_t operation = 0;  // index of the collective operation (steps included) in `epoch`
-  std::uint64_t chunk = 0;      // index in the step
+  std::uint64_t chunk = 0;      // index in the operation
   std::uint64_t bytes = 0;      // of the payload
   // CRC-32C. TCP's checksum has only 16 bits and does not cover errors in the memory of a router.
   // 0 with TLS, which detects altered bytes itself.
@@ -55,6 +57,10 @@ inline const char* name_of(FrameKind kind) {
       return "gather";
     case FrameKind::kAbort:
       return "abort";
+    case FrameKind::kPiece:
+      return "piece";
+    case FrameKind::kPause:
+      return "pause";
   }
   return "unknown frame";
 }

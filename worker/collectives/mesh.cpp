@@ -52,11 +52,18 @@ void Mesh::add_stream(std::unique_ptr<Mesh> stream) {
   streams_.push_back(std::move(stream));
 }
 
+void Mesh::set_background(std::unique_ptr<Mesh> stream) {
+  const std::lock_guard lock(abort_mutex_);
+  if (!reason_.empty()) stream->abort(reason_);
+  background_ = std::move(stream);
+}
+
 void Mesh::abort(const std::string& reason) {
   {
     const std::lock_guard lock(abort_mutex_);
     if (reason_.empty()) reason_ = reason.empty() ? "no reason given" : reason;
     for (const auto& stream : streams_) stream->abort(reason_);
+    if (background_) background_->abort(reason_);
   }
   cancel_token_.signal();
 }

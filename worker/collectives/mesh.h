@@ -26,7 +26,7 @@ namespace tilewright::collectives {
 // Higher after every change of the greeting (mesh_builder.cpp) or of the frames. The proof, the size
 // of the greeting, the place of the version in it and the replies are the same in all versions, so
 // that a process of another version gets a reason.
-inline constexpr std::uint64_t kMeshProtocolVersion = 7;
+inline constexpr std::uint64_t kMeshProtocolVersion = 8;
 
 inline constexpr int kMaxStreams = 16;
 
@@ -77,6 +77,9 @@ class Mesh {
     return index == 0 ? *this : *streams_[static_cast<std::size_t>(index - 1)];
   }
   void add_stream(std::unique_ptr<Mesh> stream);
+  // A further stream, which no Reducer uses; null: there is none. See background_copy.h.
+  Mesh* background() const { return background_.get(); }
+  void set_background(std::unique_ptr<Mesh> stream);
   std::string name(int peer) const;  // for messages: "rank 2 (10.0.0.3:29500)"
   // What the links of this rank use, for messages: "over TCP", "through shared memory with 1 rank,
   // over TCP with 2".
@@ -112,9 +115,10 @@ class Mesh {
   net::WakeUp cancel_token_;
   Failure read_abort_reason(int peer, const FrameHeader& header);
 
-  mutable std::mutex abort_mutex_;  // of reason_, and of changes of streams_
+  mutable std::mutex abort_mutex_;  // of reason_, and of changes of streams_ and background_
   std::string reason_;
   std::vector<std::unique_ptr<Mesh>> streams_;
+  std::unique_ptr<Mesh> background_;
 };
 
 // Connects to the lower ranks, accepts the higher ranks and authenticates all of them. Meanwhile it
@@ -130,5 +134,10 @@ std::unique_ptr<Mesh> build_mesh(net::Listener& listener, const MeshConfig& conf
 // All must have built the mesh; open_streams() waits for that. Throws as build_mesh() does. Collective.
 void add_streams(Mesh& mesh, int streams, net::Listener& listener, const net::SecretKey& key,
                  MonotonicTime deadline, const net::WakeUp* cancel = nullptr);
+
+// Connects the same ranks again, as Mesh::background(). No rank is still in build_mesh() or
+// add_streams(). Throws as build_mesh() does. Collective.
+void add_background(Mesh& mesh, net::Listener& listener, const net::SecretKey& key,
+                    MonotonicTime deadline, const net::WakeUp* cancel = nullptr);
 
 }  // namespace tilewright::collectives

@@ -1,4 +1,4 @@
-// Builds the streams of a mesh: build_mesh(), add_streams(). Each connection is set up as follows:
+// Builds the streams of a mesh: build_mesh(), add_streams(), add_background(). Each connection is set up as follows:
 //
 //   lower rank (server)                          higher rank (client)
 //     | <--------------------------------------- connects -- |
@@ -592,6 +592,13 @@ void add_streams(Mesh& mesh, int streams, net::Listener& listener, const net::Se
   MeshBuilder builder(listener, mesh.config(), {mesh.streams(), streams}, key, deadline, cancel,
                       dynamic_cast<PeerTransport*>(&mesh.transport()));
   for (std::unique_ptr<Mesh>& stream : builder.build()) mesh.add_stream(std::move(stream));
+}
+
+void add_background(Mesh& mesh, net::Listener& listener, const net::SecretKey& key,
+                    MonotonicTime deadline, const net::WakeUp* cancel) {
+  MeshBuilder builder(listener, mesh.config(), {mesh.streams(), mesh.streams() + 1}, key, deadline,
+                      cancel, dynamic_cast<PeerTransport*>(&mesh.transport()));
+  mesh.set_background(std::move(builder.build().front()));
 }
 
 }  // namespace tilewright::collectives

@@ -46,6 +46,7 @@ Range shards_of(int rank, int world, int shards) {
 
 std::vector<Range> even_split(int world, int shards) {
   std::vector<Range> split;
+  split.reserve(static_cast<std::size_t>(world));
   for (int rank = 0; rank < world; ++rank) split.push_back(shards_of(rank, world, shards));
   return split;
 }
@@ -54,6 +55,15 @@ bool is_aligned(const Subtree& subtree) {
   return subtree.begin >= 0 && subtree.size >= 1 &&
          std::has_single_bit(static_cast<unsigned>(subtree.size)) &&
          subtree.begin % subtree.size == 0;
+}
+
+std::vector<Range> even_split_without(std::span<const int> without, int world, int shards) {
+  std::vector<Range> split = even_split(world - static_cast<int>(without.size()), shards);
+  for (const int rank : without) {
+    const std::int64_t begin = rank == 0 ? 0 : split[static_cast<std::size_t>(rank) - 1].end;
+    split.insert(split.begin() + rank, {begin, begin});
+  }
+  return split;
 }
 
 std::vector<Subtree> aligned_subtrees(Range shards) {

@@ -52,6 +52,9 @@ Range shards_of(int rank, int world, int shards);
 // shards_of for every rank.
 std::vector<Range> even_split(int world, int shards);
 
+// The even split among the other ranks; those of `without`, ascending, have no shards.
+std::vector<Range> even_split_without(std::span<const int> without, int world, int shards);
+
 // The smallest list of aligned subtrees that covers the shards [begin, end), from left to right.
 std::vector<Subtree> aligned_subtrees(Range shards);
 

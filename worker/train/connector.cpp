@@ -49,6 +49,12 @@ std::unique_ptr<collectives::Mesh> Connector::build_mesh(const collectives::Mesh
   return mesh;
 }
 
+void Connector::add_background(collectives::Mesh& mesh) {
+  if (mpi_ != nullptr) return;
+  collectives::add_background(mesh, *listener_, session_.key(), monotonic_now() + kConnectTimeout,
+                              &session_.epoch_cancel_token());
+}
+
 std::unique_ptr<collectives::Mesh> Connector::connect_peers(const collectives::MeshConfig& config) {
   if (mpi_ == nullptr) return build_mesh(config);
   const auto world = static_cast<int>(config.peers.size());

@@ -49,6 +49,9 @@ class Connector {
   // Calls `on_assignment` with the number of each epoch before it connects.
   std::optional<Connection> connect(std::int64_t last_checkpoint_step,
                                     const std::function<void(rendezvous::Epoch)>& on_assignment);
+  // Connects the workers of a mesh of connect() again, as Mesh::background(), unless an MPI library
+  // connects them. Throws Failure(kPeerLost). Collective.
+  void add_background(collectives::Mesh& mesh);
 
  private:
   std::unique_ptr<collectives::Mesh> connect_peers(const collectives::MeshConfig& config);

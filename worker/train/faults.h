@@ -44,7 +44,7 @@ inline constexpr std::string_view kFaultPoints[] = {
     "epoch.connect",  // the membership epoch is known, its workers are not connected yet
     "epoch.begin",
     "state.agreed",
-    "state.transfer",  // a third of the state is transferred
+    "state.transfer",  // a part of the state is transferred
     "state.restored",
     "reduce_scatter.before_send",
     "reduce_scatter.after_send",

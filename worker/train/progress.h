@@ -35,6 +35,7 @@ struct StepReport {
   double hidden_exchange_seconds = 0;
   bool stop_requested = false;  // by any worker: all stop after this step
   int leaving = 0;              // workers that then leave
+  int state_senders_done = 0;   // that have sent all that new workers get from them
 };
 
 // Rates over the last kWindow steps.

@@ -56,6 +56,12 @@ std::vector<std::string> rank_names(const Connection& connection) {
   return names;
 }
 
+// Ends the trainer's membership epoch.
+struct EpochOfTrainer {
+  Trainer& trainer;
+  ~EpochOfTrainer() { trainer.end_epoch(); }
+};
+
 // One process's part in the training, over all membership epochs.
 class TrainingRun {
  public:
@@ -129,7 +135,8 @@ class TrainingRun {
         bool complete = false;
         {
           const AbortOnEpochEnd abort(session_, *mesh);
-          complete = run_epoch(*connection);
+          const EpochOfTrainer epoch{*trainer_};
+          complete = run_epoch(*connection, connector);
         }
         if (complete && session_.finish()) return end_complete();
         end_epoch(false);
@@ -286,7 +293,7 @@ class TrainingRun {
   }
 
   // False: the workers stopped before the last step to form the next membership epoch.
-  bool run_epoch(const Connection& connection) {
+  bool run_epoch(const Connection& connection, Connector& connector) {
     collectives::Mesh& mesh = *connection.mesh;
     faults_.hit("epoch.begin");
     const MonotonicTime connected = monotonic_now();
@@ -301,6 +308,9 @@ class TrainingRun {
                         .epoch = state_epoch_},
                        connection.resume_step);
     if (options_.output_dir_of_one || session_.has_uid_of_agent()) adopt_output(mesh, agreement);
+    if (trainer_->trains_without_receivers(agreement, mesh.world())) {
+      connector.add_background(mesh);
+    }
     trainer_->begin_epoch(mesh);
     check_memory_across_ranks(*trainer_, mesh, new_worker_);
     new_worker_ = false;
@@ -330,7 +340,7 @@ class TrainingRun {
     ProgressReporter reporter(job_, *trainer_, session_, exposition_.get(),
                               is_rank0 ? &printer : nullptr, *peak_, mesh.world());
     if (settings_.do_train) {
-      const Outcome outcome = train(connection, reporter);
+      const Outcome outcome = train(connection, agreement, reporter);
       printer.end_line();
       if (outcome == Outcome::kStopped) {
         hand_over_state(mesh);
@@ -415,6 +425,7 @@ class TrainingRun {
     summary.steps_lost = steps_lost;
     summary.workers = connection.mesh->world();
     summary.bytes = restored.bytes;
+    summary.in_background = restored.in_background;
     summary.noticed = epoch_ended_ - last_boundary_;
     summary.join = connection.assigned - epoch_ended_;
     summary.connect = connected - connection.assigned;
@@ -535,7 +546,8 @@ class TrainingRun {
     if (settings_.do_train) log_.info("{}", training_line(job_));
   }
 
-  Outcome train(const Connection& connection, ProgressReporter& reporter) {
+  Outcome train(const Connection& connection, const elastic::StateAgreement& agreement,
+                ProgressReporter& reporter) {
     collectives::Mesh& mesh = *connection.mesh;
     reporter.begin_phase(training_report::kTrainingPhase);
     TrainerHooks hooks;
@@ -561,6 +573,12 @@ class TrainingRun {
         }
       }
       speeds = now;
+    };
+    hooks.on_state_sent = [&, first_step = trainer_->step() + 1] {
+      if (mesh.rank() != agreement.senders.front()) return;
+      reporter.end_line();
+      log_.info("{}", state_sent_line(rank_names(connection), agreement.receivers, first_step,
+                                      trainer_->step()));
     };
     hooks.before_evaluation = [&] { reporter.begin_phase(training_report::kEvaluatingPhase); };
     hooks.before_evaluation_batch = [&] { end_evaluation_if_stopped(mesh); };

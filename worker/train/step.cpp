@@ -57,6 +57,9 @@ class TrainingStep<Activation>::BucketStarter {
       reducer_.start(static_cast<int>(started_++));
     }
   }
+  void start_all() {
+    while (started_ < buckets_.size()) reducer_.start(static_cast<int>(started_++));
+  }
   // All elements are final; returns when they are summed.
   void finish() { reducer_.finish(collective_deadline()); }
 
@@ -176,6 +179,10 @@ void TrainingStep<Activation>::forward_and_backward(std::span<const std::int32_t
     if (request != StopRequest::kNone) sink.groups.front()[stop_index_] = 1;
     if (request == StopRequest::kLeave) sink.groups.front()[stop_index_ + 1] = 1;
   }
+  // What is sent now arrives before the end of the step.
+  if (last && transfer_ != nullptr && transfer_->complete()) {
+    sink.groups.front()[stop_index_ + 2] = 1;
+  }
   if (last && job_.settings.rebalance_shards) {
     sink.groups.front()[times_index() + rank_] = static_cast<float>(compute_seconds_);
   }
@@ -250,10 +257,26 @@ const float* TrainingStep<Activation>::run_micro_batches(const MicroBatchPlan& p
 }
 
 template <typename Activation>
+const float* TrainingStep<Activation>::run_without_shards(BucketStarter& buckets) {
+  collectives::GradientParts parts;
+  parts.count = buckets_.back().end;
+  parts.bf16_count = bf16_count_;
+  parts.sum = gradient(0);
+  buckets.begin_step(parts);
+  buckets.start_all();
+  faults_.hit("state.transfer");
+  transfer_->close_window();
+  return parts.sum;
+}
+
+template <typename Activation>
 StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::Mesh& mesh,
                                          collectives::Reducer& reducer,
                                          std::span<const Range> split,
-                                         const std::function<StopRequest()>& stop_requested) {
+                                         const std::function<StopRequest()>& stop_requested,
+                                         collectives::BackgroundCopy* transfer) {
+  transfer_ = transfer;
+  if (transfer_ != nullptr) transfer_->open_window();
   faults_.at_step(step);
   faults_.hit("step.begin");
   const std::span<const std::int32_t> examples = order_.batch(step);
@@ -272,7 +295,9 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
   TW_CHECK(count <= static_cast<std::int64_t>(elements_), "{} elements in a gradient of {}", count,
            elements_);
   const MicroBatchPlan plan = plan_step(job_.settings, split, mesh.rank(), report.examples);
-  TW_CHECK(!plan.micro_batches.empty() && plan.gradients() <= static_cast<int>(placed_gradients()),
+  const bool has_shards = !plan.micro_batches.empty();
+  TW_CHECK((has_shards || transfer_ != nullptr) &&
+               plan.gradients() <= static_cast<int>(placed_gradients()),
            "rank {} of {}: {} micro-batches need {} gradient buffers, there are {}", mesh.rank(),
            mesh.world(), plan.micro_batches.size(), plan.gradients(), placed_gradients());
   // The loss and what follows it need fp32.
@@ -281,7 +306,8 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
   BucketStarter buckets(reducer, buckets_);
   const nn::DropoutKey key{static_cast<std::uint64_t>(job_.settings.seed),
                            static_cast<std::uint32_t>(step)};
-  const float* const sum = plan.micro_batches.size() == 1 && bf16_count_ == 0
+  const float* const sum = !has_shards ? run_without_shards(buckets)
+                           : plan.micro_batches.size() == 1 && bf16_count_ == 0
                                ? run_one_micro_batch(plan, examples, key, buckets)
                                : run_micro_batches(plan, examples, key, buckets);
   faults_.hit("step.after_backward");
@@ -298,8 +324,13 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
   }
   report.stop_requested = sum[stop_index_] > 0;
   report.leaving = static_cast<int>(sum[stop_index_ + 1]);
+  report.state_senders_done = static_cast<int>(sum[stop_index_ + 2]);
   for (std::size_t rank = 0; rank < costs_.size(); ++rank) {
     costs_[rank].seconds = sum[static_cast<std::size_t>(times_index()) + rank];
+  }
+  if (has_shards && transfer_ != nullptr) {
+    faults_.hit("state.transfer");
+    transfer_->close_window();
   }
   report.grad_norm =
       optimizer_.step(step + 1, static_cast<float>(report.learning_rate), gradient, touched_);

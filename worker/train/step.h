@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "worker/collectives/background_copy.h"
 #include "worker/collectives/gradient_memory.h"
 #include "worker/collectives/mesh.h"
 #include "worker/collectives/reducer.h"
@@ -51,12 +52,14 @@ class TrainingStep {
 
   // Runs step `step`, counted from 0. Collective. `split`: the shards of each rank, as in the
   // reducer. `stop_requested`, called at the end of backward: what this worker asks for after the
-  // step; what the report says of that is the same on all workers. Throws Failure(kPeerLost)
-  // before anything of the step has changed weights or moments, and Failure(kDiverged) if the loss or
-  // the norm of the gradient is not finite. Both are sums over all workers, so all throw in the same
-  // step.
+  // step; what the report says of that is the same on all workers. `transfer`: of weights and moments
+  // to ranks without shards, of which a part is sent in this step; null: none. Throws
+  // Failure(kPeerLost) before anything of the step has changed weights or moments, and
+  // Failure(kDiverged) if the loss or the norm of the gradient is not finite. Both are sums over all
+  // workers, so all throw in the same step.
   StepReport run(std::int64_t step, const collectives::Mesh& mesh, collectives::Reducer& reducer,
-                 std::span<const Range> split, const std::function<StopRequest()>& stop_requested);
+                 std::span<const Range> split, const std::function<StopRequest()>& stop_requested,
+                 collectives::BackgroundCopy* transfer = nullptr);
 
   // Of the last step, by rank; the same on all ranks.
   const std::vector<RankCost>& costs() const { return costs_; }
@@ -91,12 +94,14 @@ class TrainingStep {
   // Several micro-batches: gradients of sibling subtrees are added as micro-batches end.
   const float* run_micro_batches(const MicroBatchPlan& plan, std::span<const std::int32_t> examples,
                                  const nn::DropoutKey& key, BucketStarter& buckets);
+  // A rank without shards only takes part in the exchange, and receives what the others send.
+  const float* run_without_shards(BucketStarter& buckets);
   // `last`: this is the last micro-batch of the step.
   void forward_and_backward(std::span<const std::int32_t> examples,
                             const std::vector<Group>& groups, const nn::DropoutKey& key,
                             const nn::GradientSink& sink, bool last);
   // Of the first rank's seconds; see stop_index_.
-  std::int64_t times_index() const { return stop_index_ + 2; }
+  std::int64_t times_index() const { return stop_index_ + 3; }
   // The parts of the FLOPs in the costs of the step.
   void count_flops(std::span<const Range> split);
 
@@ -116,11 +121,12 @@ class TrainingStep {
   std::vector<runtime::Buffer<float>> private_;
   std::vector<Range> buckets_;
   std::int64_t bf16_count_ = 0;  // of GradientParts
-  // The elements of the gradient behind the loss: the numbers of ranks that ask to stop and to leave,
-  // then the seconds that each rank has computed. Only that rank has another number than 0 there, so
+  // The elements of the gradient behind the loss: the numbers of ranks that ask to stop, that ask to
+  // leave and that have sent their part of the transfer, then the seconds that each rank has computed. Only that rank has another number than 0 there, so
   // the sum is exact.
   std::int64_t stop_index_ = 0;
   std::function<StopRequest()> stop_requested_;
+  collectives::BackgroundCopy* transfer_ = nullptr;  // in this step
   int rank_ = 0;
   double compute_seconds_ = 0;
   std::vector<RankCost> costs_;

@@ -1,6 +1,7 @@
 #include "worker/train/summary.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -195,10 +196,25 @@ std::string continuation_line(const ContinuationSummary& c) {
       c.workers == 1 ? "1 worker continues" : fmt::format("{} workers continue", c.workers), c.step,
       in_seconds(c.total), in_seconds(c.join), in_seconds(c.connect), in_seconds(c.agree),
       in_seconds(c.transfer));
-  if (c.bytes > 0) text += fmt::format(" for {} MB", (c.bytes + 500'000) / 1'000'000);
+  if (c.bytes > 0) {
+    text += fmt::format(" for {}{} MB", c.in_background ? "a part of " : "",
+                        (c.bytes + 500'000) / 1'000'000);
+  }
   if (c.after_loss)
     text += fmt::format("; noticed {:.3f} s after the step began", in_seconds(c.noticed));
   return text + ")";
+}
+
+std::string state_sent_line(const std::vector<std::string>& names,
+                            const std::vector<int>& receivers, std::int64_t first_step,
+                            std::int64_t last_step) {
+  std::vector<std::string> received;
+  received.reserve(receivers.size());
+  for (const int rank : receivers) received.push_back(names[static_cast<std::size_t>(rank)]);
+  return fmt::format("{} {} the state: its rest was sent during step{}", fmt::join(received, ", "),
+                     received.size() == 1 ? "has" : "have",
+                     first_step == last_step ? fmt::format(" {}", last_step)
+                                             : fmt::format("s {} to {}", first_step, last_step));
 }
 
 }  // namespace tilewright::train

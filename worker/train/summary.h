@@ -34,8 +34,9 @@ struct ContinuationSummary {
   std::int64_t step = 0;    // completed steps
   std::int64_t steps_lost = 0;
   int workers = 1;
-  std::int64_t bytes = 0;  // of the state, to each worker that had none
-  Duration noticed{};      // from the beginning of the broken step
+  std::int64_t bytes = 0;      // of the state, to each worker that had none
+  bool in_background = false;  // a part of them follows
+  Duration noticed{};          // from the beginning of the broken step
   Duration join{}, connect{}, agree{}, transfer{}, total{};  // since the end of the last epoch
 };
 
@@ -56,6 +57,11 @@ std::string evaluation_line(const EvaluationResult& evaluation, std::int64_t ste
 // "recovered: worker 1 lost in step 58, which runs again; 1 worker continues after step 57 in 0.12 s
 // (join 0.05, connect 0.01, agree 0.01, state 0.00 s; noticed 0.31 s after the step began)"
 std::string continuation_line(const ContinuationSummary& continuation);
+// At the end of a transfer in the background: "worker 1 has the state: its rest was sent during steps
+// 58 to 60". `names`: of the ranks.
+std::string state_sent_line(const std::vector<std::string>& names,
+                            const std::vector<int>& receivers, std::int64_t first_step,
+                            std::int64_t last_step);
 // For each rank that has become slow or has recovered, or that is slow and whose shards moved:
 // "speed: worker 1 is slow (480 ms per step, others 120 ms): now 1 of 8 shards, was 4". `names`: of
 // the ranks. `before`: what the last lines said.

@@ -93,11 +93,31 @@ class TypedTrainer final : public Trainer {
     reserve_gradients(needed);
   }
 
+  void end_epoch() override { state_.abandon_transfer(); }
+
+  bool trains_without_receivers(const elastic::StateAgreement& agreement,
+                                int world) const override {
+    // Sums of other shards have other bits without exact mode. A single rank that has the state must
+    // not train on: its loss would cost all steps since the last checkpoint.
+    if (!job_.settings.do_train || !job_.settings.exact || agreement.senders.size() < 2 ||
+        agreement.receivers.empty()) {
+      return false;
+    }
+    const auto split = collectives::even_split_without(agreement.receivers, world, shards_);
+    return std::ranges::all_of(agreement.senders, [&](int rank) {
+      return gradients_for(split, rank) <= static_cast<std::size_t>(plan_.gradient_buffers);
+    });
+  }
   elastic::TrainingPosition position() const override { return state_.position(); }
   bool can_save() const override { return state_.can_save(); }
   Restored restore(collectives::Mesh& mesh, const RestoreFrom& from) override {
     finite_step_ = -1;
-    return state_.restore(mesh, from);
+    RestoreFrom with = from;
+    with.in_background =
+        mesh.background() != nullptr && trains_without_receivers(from.agreement, mesh.world());
+    const Restored restored = state_.restore(mesh, with);
+    if (restored.in_background) agreement_ = from.agreement;
+    return restored;
   }
   SavedState save_state() const override { return state_.save(); }
   void load_state(const SavedState& saved) override { state_.load(saved); }
@@ -111,6 +131,7 @@ class TypedTrainer final : public Trainer {
     try {
       outcome = run_steps(mesh, hooks, begin);
     } catch (const Failure& failure) {
+      end_epoch();
       state_.progress().stop_clock();
       if (failure.code() == ExitCode::kDiverged) {
         state_.invalidate();  // AdamW may have changed the weights
@@ -210,10 +231,10 @@ class TypedTrainer final : public Trainer {
   }
 
   // Gradient buffers that a rank needs in a step. The last step of a data epoch may have fewer
-  // examples; it never needs more.
+  // examples; it never needs more. A rank without shards has one for the sum.
   std::size_t gradients_for(std::span<const collectives::Range> split, int rank) const {
     return static_cast<std::size_t>(
-        plan_step(job_.settings, split, rank, job_.settings.global_batch).gradients());
+        std::max(1, plan_step(job_.settings, split, rank, job_.settings.global_batch).gradients()));
   }
 
   void reserve_gradients(std::size_t buffers) {
@@ -322,6 +343,8 @@ class TypedTrainer final : public Trainer {
       if (hooks.on_evaluation) hooks.on_evaluation(result);
       meter.restart(monotonic_now());
     }
+    // A new rank 0 has no weights yet, but may have a checkpoint to make up for.
+    if (!state_.position().complete()) return;
     // A failed checkpoint, which only rank 0 knows, is not tried again with infinite weights.
     if (mesh.rank() != 0 || !state_.save_due(monotonic_now()) || !weights_are_finite()) return;
     memory_estimate_.checkpoint_copy = state_.reserve_checkpoint_copy();
@@ -339,8 +362,12 @@ class TypedTrainer final : public Trainer {
       log_.info("gradients are summed on each host first: {} hosts with {} processes each",
                 mesh.world() / hosts_.ranks_per_host, hosts_.ranks_per_host);
     }
-    // A membership epoch begins with the even split.
+    // A membership epoch begins with the even split, or with that of the ranks that have the state.
     ShardBalancer balancer(mesh.world(), shards_, job_.settings.exact);
+    if (state_.transfer() != nullptr) {
+      balancer.set_split(
+          collectives::even_split_without(agreement_.receivers, mesh.world(), shards_));
+    }
     const SharedGradientsOfEpoch gradients{*step_};
     std::optional<collectives::Reducer> reducer;
     start_reducer(mesh, balancer.split(), reducer);
@@ -352,13 +379,23 @@ class TypedTrainer final : public Trainer {
       if (progress.step() >= job_.schedule.total_steps) return Outcome::kComplete;
       if (stop) return Outcome::kStopped;
       progress.begin_step();
-      const StepReport report =
-          step_->run(progress.step(), mesh, *reducer, balancer.split(), hooks.stop_requested);
+      const StepReport report = step_->run(progress.step(), mesh, *reducer, balancer.split(),
+                                           hooks.stop_requested, state_.transfer());
       progress.add(report);
       stop = report.stop_requested;
       // All workers have the same weights and come to the same result.
       const bool weights_used = progress.evaluation_pending() || progress.checkpoint_due() ||
                                 stop || progress.step() == job_.schedule.total_steps;
+      if (state_.transfer() != nullptr) {
+        const bool sent = report.state_senders_done == std::ssize(agreement_.senders);
+        if (sent || weights_used) {
+          state_.finish_transfer(sent);
+          balancer.set_split(collectives::even_split(mesh.world(), shards_));
+          start_reducer(mesh, balancer.split(), reducer);
+          if (hooks.on_state_sent) hooks.on_state_sent();
+          if (hooks.on_speeds) hooks.on_speeds({balancer.speeds(), balancer.split()});
+        }
+      }
       if (weights_used && !weights_are_finite()) throw diverged(report, "a weight is not finite");
       state_.poll_checkpoint();
       if (mesh.rank() == 0) memory_estimate_.checkpoint_copy = state_.reserve_checkpoint_copy();
@@ -383,7 +420,8 @@ class TypedTrainer final : public Trainer {
   std::optional<TrainingStep<Activation>> step_;  // with do_train
   int shards_ = 1;                                // virtual shards of the global batch
   std::int64_t finite_step_ = -1;                 // the weights after this step are finite
-  collectives::HostPlan hosts_;                   // of this membership epoch
+  elastic::StateAgreement agreement_;  // of the transfer that restore() has left to the steps
+  collectives::HostPlan hosts_;        // of this membership epoch
 };
 
 }  // namespace

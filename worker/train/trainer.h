@@ -32,6 +32,8 @@ struct TrainerHooks {
   // Called before the first step and whenever a rank has become slow or has recovered, or shards
   // have moved.
   std::function<void(const RankSpeeds&)> on_speeds;
+  // Called when the workers that restore() has left without a state have it; see Restored.
+  std::function<void()> on_state_sent;
   // Called before each evaluation that eval_strategy asks for.
   std::function<void()> before_evaluation;
   // Called before each batch of an evaluation that eval_strategy asks for. May throw a Failure,
@@ -55,6 +57,12 @@ class Trainer {
   // needs in addition to those for max_workers. Throws Failure(kMemory), and Failure(kUsage) if
   // exact mode has fewer virtual shards than processes.
   virtual void begin_epoch(const collectives::Mesh& mesh) = 0;
+  // Call it before the mesh is destroyed. May be called several times.
+  virtual void end_epoch() = 0;
+  // Whether the ranks of a world that have the state can train while the others get it; equal on all
+  // ranks. Then restore() uses Mesh::background(), if there is one.
+  virtual bool trains_without_receivers(const elastic::StateAgreement& agreement,
+                                        int world) const = 0;
   // See TrainingState. restore() is collective.
   virtual elastic::TrainingPosition position() const = 0;
   virtual bool can_save() const = 0;

@@ -193,10 +193,15 @@ Restored TrainingState<Activation>::restore(collectives::Mesh& mesh, const Resto
   Restored restored;
   if (from.agreement.source == elastic::StateSource::kMemory || !restore_from_storage(mesh, from)) {
     restored.from_memory = true;
-    restored.bytes = restore_from_memory(mesh, from);
+    try {
+      restore_from_memory(mesh, from, restored);
+    } catch (const Failure&) {
+      abandon_transfer();
+      throw;
+    }
   }
   progress_.begin_epoch();
-  complete_ = true;
+  complete_ = !(transfer_ && receives_);
   faults_.hit("state.restored");
   return restored;
 }
@@ -235,38 +240,71 @@ bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
 }
 
 template <typename Activation>
-std::int64_t TrainingState<Activation>::restore_from_memory(collectives::Mesh& mesh,
-                                                            const RestoreFrom& from) {
+void TrainingState<Activation>::restore_from_memory(collectives::Mesh& mesh,
+                                                    const RestoreFrom& from, Restored& restored) {
   const elastic::StateAgreement& agreement = from.agreement;
   // A checkpoint that could not be read is written again.
   last_checkpoint_step_ = std::min(agreement.checkpoint_step, agreement.position.step);
-  const auto is_in = [&](const std::vector<int>& ranks) {
-    return std::ranges::find(ranks, mesh.rank()) != ranks.end();
-  };
-  const bool receives = is_in(agreement.receivers);
-  TW_CHECK(receives || position() == agreement.position,
+  receives_ = std::ranges::find(agreement.receivers, mesh.rank()) != agreement.receivers.end();
+  TW_CHECK(receives_ || position() == agreement.position,
            "rank {} has step {}, the agreement is step {}", mesh.rank(), position().step,
            agreement.position.step);
-  if (!receives && from.after_loss) progress_.count_recovery();
-  if (agreement.receivers.empty()) return 0;
+  if (!receives_ && from.after_loss) progress_.count_recovery();
+  if (agreement.receivers.empty()) return;
   // A loss during the transfer leaves the receivers without a state.
-  if (receives) complete_ = false;
+  if (receives_) complete_ = false;
   const std::string text = collectives::broadcast_string(
-      mesh, agreement.senders.front(), receives ? std::string() : progress_.encode(),
+      mesh, agreement.senders.front(), receives_ ? std::string() : progress_.encode(),
       kMaxStateBytes, collective_deadline());
-  if (receives) progress_.decode(text);
-  std::int64_t bytes = 0;
-  for (const std::span<float> values :
-       {model_.parameters(), optimizer_.exp_avg(), optimizer_.exp_avg_sq()}) {
-    for_pieces(values, [&](std::span<float> piece) {
-      collectives::copy_bytes(mesh, agreement.senders, agreement.receivers, bytes_of(piece),
-                              collective_deadline());
-    });
-    bytes += static_cast<std::int64_t>(values.size_bytes());
+  if (receives_) progress_.decode(text);
+  // What is due before the next step needs the weights.
+  const bool in_background = from.in_background && !progress_.evaluation_pending() &&
+                             !progress_.checkpoint_due() && !progress_.best_checkpoint_due() &&
+                             progress_.step() < job_.schedule.total_steps;
+  const bool complete = start_transfer(mesh, from, in_background);
+  restored.bytes = transfer_->bytes();
+  restored.in_background = !complete;
+  if (complete) finish_transfer(true);
+}
+
+template <typename Activation>
+bool TrainingState<Activation>::start_transfer(collectives::Mesh& mesh, const RestoreFrom& from,
+                                               bool in_background) {
+  transfer_.emplace(mesh.background() != nullptr ? *mesh.background() : mesh,
+                    from.agreement.senders, from.agreement.receivers,
+                    std::vector{bytes_of(model_.parameters()), bytes_of(optimizer_.exp_avg()),
+                                bytes_of(optimizer_.exp_avg_sq())},
+                    kCollectiveTimeout, from.transfer.piece_bytes);
+  std::optional<MonotonicTime> limit;
+  if (in_background) limit = monotonic_now() + from.transfer.stall;
+  constexpr int kWindows = 3;
+  for (int window = 1; window <= kWindows; ++window) {
+    if (!limit || monotonic_now() < *limit) {
+      transfer_->open_window(static_cast<double>(window) / kWindows);
+      transfer_->wait_until_sent(limit);
+    }
+    transfer_->close_window();
     faults_.hit("state.transfer");
   }
-  if (receives) model_.pack_weights();
-  return bytes;
+  if (!limit) return true;
+  constexpr std::string_view kIncomplete = "incomplete";
+  const auto said = collectives::all_gather(mesh, transfer_->complete() ? "" : kIncomplete,
+                                            kIncomplete.size(), collective_deadline());
+  return std::ranges::all_of(said, [](const std::string& one) { return one.empty(); });
+}
+
+template <typename Activation>
+void TrainingState<Activation>::finish_transfer(bool sent) {
+  if (!sent) {
+    transfer_->open_window();
+    transfer_->wait_until_sent();
+    transfer_->close_window();
+  }
+  TW_CHECK(transfer_->complete(), "a transfer of {} bytes is not complete", transfer_->bytes());
+  transfer_.reset();
+  if (!receives_) return;
+  model_.pack_weights();
+  complete_ = true;
 }
 
 template <typename Activation>

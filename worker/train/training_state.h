@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/collectives/background_copy.h"
 #include "worker/collectives/mesh.h"
 #include "worker/elastic/state_agreement.h"
 #include "worker/nn/optimizer.h"
@@ -26,6 +27,13 @@
 
 namespace tilewright::train {
 
+struct TransferOptions {
+  // How long all workers wait for those that have no state. What these have not got by then follows
+  // during the steps.
+  Duration stall = std::chrono::milliseconds(400);
+  std::size_t piece_bytes = collectives::kCopyPieceBytes;
+};
+
 // What a training is restored from at the beginning of a membership epoch.
 struct RestoreFrom {
   bool resume = false;  // the output directory has this job's earlier output
@@ -34,6 +42,9 @@ struct RestoreFrom {
   std::int64_t required_step = -1;
   elastic::StateAgreement agreement = {};  // equal on all ranks
   bool after_loss = false;                 // this worker's last membership epoch was broken
+  // Whether the workers that have the state can train without the others; equal on all ranks.
+  bool in_background = false;
+  TransferOptions transfer = {};  // with in_background
   // Calls a function that reads the output directory, perhaps again after an error that may pass.
   std::function<void(const std::function<void()>&)> retry = [](const auto& read) { read(); };
 };
@@ -41,7 +52,8 @@ struct RestoreFrom {
 // What restore() has done.
 struct Restored {
   bool from_memory = false;
-  std::int64_t bytes = 0;  // sent by others to each worker that had no state
+  std::int64_t bytes = 0;      // that each worker without a state gets from others
+  bool in_background = false;  // a part of them follows: see TrainingState::transfer()
 };
 
 // A state outside of the buffers of model and optimizer.
@@ -83,6 +95,13 @@ class TrainingState {
   // Failure(kCheckpointMissing) on rank 0 if the job has progressed further than that, and
   // Failure(kPeerLost): then it can be called again in the next membership epoch. Collective.
   Restored restore(collectives::Mesh& mesh, const RestoreFrom& from);
+  // What restore() has left to the steps; null: nothing. A step opens a window and closes it before
+  // AdamW. Until finish_transfer() a receiver has no state.
+  collectives::BackgroundCopy* transfer() { return transfer_ ? &*transfer_ : nullptr; }
+  // After a step. `sent`: all of it is; else the rest is sent now. Collective.
+  void finish_transfer(bool sent);
+  // Before its mesh is destroyed: receivers have no state.
+  void abandon_transfer() { transfer_.reset(); }
   // Copies a complete state, and continues from a copy, of the same parameters.
   SavedState save() const;
   void load(const SavedState& saved);
@@ -171,7 +190,9 @@ class TrainingState {
   std::optional<std::filesystem::path> find_checkpoint(const RestoreFrom& from) const;
   // False: rank 0 has found no checkpoint to read, and there is a state in memory. Collective.
   bool restore_from_storage(collectives::Mesh& mesh, const RestoreFrom& from);
-  std::int64_t restore_from_memory(collectives::Mesh& mesh, const RestoreFrom& from);
+  void restore_from_memory(collectives::Mesh& mesh, const RestoreFrom& from, Restored& restored);
+  // Between two steps. True: all ranks have the state.
+  bool start_transfer(collectives::Mesh& mesh, const RestoreFrom& from, bool in_background);
   checkpoint::TrainingTensors tensors() const;
 
   const Job& job_;
@@ -191,6 +212,8 @@ class TrainingState {
   TrainingProgress progress_;
   std::int64_t last_checkpoint_step_ = -1;
   bool complete_ = false;  // weights, moments and progress belong together
+  std::optional<collectives::BackgroundCopy> transfer_;
+  bool receives_ = false;  // in the transfer
 };
 
 }  // namespace tilewright::train

@@ -18,6 +18,7 @@
 #include "common/base/file_descriptor.h"
 #include "common/net/connect.h"
 #include "tests/unit/common/net/relay.h"
+#include "worker/collectives/exchange.h"
 #include "worker/collectives/mesh.h"
 #include "worker/collectives/streams.h"
 
@@ -39,6 +40,7 @@ inline net::SecretKey test_key(const std::string& text = "a secret of enough byt
 inline SharedMemory tested_links = SharedMemory::kNever;
 inline int tested_streams = 1;
 inline bool tested_gradient_memory = false;  // whether gradients are in shared memory, too
+inline bool tested_background = false;       // whether meshes have Mesh::background()
 
 struct TestedLinks {
   SharedMemory shared_memory = SharedMemory::kNever;
@@ -110,6 +112,10 @@ inline std::unique_ptr<Mesh> connect(net::Listener& listener, const MeshConfig& 
   auto mesh = build_mesh(listener, config, key, test_deadline());
   if (tested_streams > 1) {
     open_streams(*mesh, tested_streams, listener, key, test_deadline());
+  }
+  if (tested_background) {
+    barrier(*mesh, test_deadline());  // all ranks have built their meshes
+    add_background(*mesh, listener, key, test_deadline());
   }
   return mesh;
 }

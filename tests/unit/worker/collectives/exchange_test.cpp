@@ -12,7 +12,6 @@ namespace {
 
 class BarrierTest : public WithLinks {};
 class BroadcastTest : public WithLinks {};
-class CopyBytesTest : public WithLinks {};
 class AllGatherTest : public WithLinks {};
 class GatherTest : public WithLinks {};
 class ExchangeTest : public WithLinks {};
@@ -43,41 +42,6 @@ TEST_P(BroadcastTest, SendsTheRootsBytesToEveryRank) {
                 std::string(static_cast<std::size_t>(root), 'r'));
     }
   }));
-}
-
-// Sizes around the chunks that senders send in turns; also several receivers and a rank that is
-// neither.
-TEST_P(CopyBytesTest, CopiesFromAllSendersToAllReceivers) {
-  struct Case {
-    std::vector<int> senders, receivers;
-  };
-  for (const Case& one : {Case{{0}, {1, 2, 3}}, Case{{1, 3}, {0}}, Case{{0, 1, 3}, {2}},
-                          Case{{2, 3}, {0, 1}}, Case{{0, 1, 2, 3}, {}}}) {
-    expect_no_errors(run_ranks(4, [&one](Mesh& mesh) {
-      const auto is_in = [&](const std::vector<int>& ranks) {
-        return std::ranges::find(ranks, mesh.rank()) != ranks.end();
-      };
-      for (const std::size_t size :
-           {std::size_t{0}, std::size_t{1}, (std::size_t{1} << 20) + 1, std::size_t{5'000'003}}) {
-        std::vector<std::byte> sent(size);
-        for (std::size_t i = 0; i < size; ++i) sent[i] = static_cast<std::byte>(i * 31 >> 3 | 1);
-        std::vector<std::byte> bytes = is_in(one.senders) ? sent : std::vector<std::byte>(size);
-        copy_bytes(mesh, one.senders, one.receivers, bytes, test_deadline());
-        EXPECT_EQ(bytes == sent, size == 0 || is_in(one.senders) || is_in(one.receivers));
-        barrier(mesh, test_deadline());  // the operations of all ranks still agree
-      }
-    }));
-  }
-}
-
-TEST_P(CopyBytesTest, NamesALostSender) {
-  const auto errors = run_ranks(3, [](Mesh& mesh) {
-    barrier(mesh, test_deadline());  // all ranks have built their meshes
-    if (mesh.rank() == 1) throw Failure(ExitCode::kInternal, "rank 1 is lost");
-    std::vector<std::byte> bytes(20'000'000);
-    copy_bytes(mesh, std::vector{0, 1}, std::vector{2}, bytes, test_deadline());
-  });
-  EXPECT_TRUE(mentions(errors[2], "rank 1")) << errors[2];
 }
 
 TEST_P(AllGatherTest, GathersStringsOfAnySize) {
@@ -256,7 +220,6 @@ TEST(Frames, AreRefusedIfAByteOfTheirPayloadIsAltered) {
 
 INSTANTIATE_TEST_SUITE_P(Links, BarrierTest, kAllLinks, name_of_links);
 INSTANTIATE_TEST_SUITE_P(Links, BroadcastTest, kAllLinks, name_of_links);
-INSTANTIATE_TEST_SUITE_P(Links, CopyBytesTest, kAllLinks, name_of_links);
 INSTANTIATE_TEST_SUITE_P(Links, AllGatherTest, kAllLinks, name_of_links);
 INSTANTIATE_TEST_SUITE_P(Links, GatherTest, kAllLinks, name_of_links);
 INSTANTIATE_TEST_SUITE_P(Links, ExchangeTest, kAllLinks, name_of_links);

@@ -123,6 +123,7 @@ TEST(Merges, GiveTheSameShapeForEverySplitOfTheShards) {
       begin = end;
     }
     std::vector<std::string> slots;
+    slots.reserve(parts.size());
     for (const Subtree& part : parts) slots.push_back(tree_text(part.begin, part.size));
     for (const Merge& merge : merges_of(parts)) {
       auto& left = slots[static_cast<std::size_t>(merge.left)];
@@ -136,6 +137,16 @@ TEST(MergesDeathTest, AbortsOnPartsThatOverlapOrLeaveGaps) {
   const std::vector<Subtree> gap{{0, 1}, {2, 1}}, crooked{{1, 2}};
   EXPECT_DEATH(merges_of(gap), "begins at shard 2, expected 1");
   EXPECT_DEATH(merges_of(crooked), "not an aligned subtree");
+}
+
+TEST(EvenSplit, LeavesOutRanks) {
+  EXPECT_EQ(even_split_without({}, 3, 8), even_split(3, 8));
+  EXPECT_EQ(even_split_without(std::vector{0}, 3, 8), (std::vector<Range>{{0, 0}, {0, 4}, {4, 8}}));
+  EXPECT_EQ(even_split_without(std::vector{1}, 3, 8), (std::vector<Range>{{0, 4}, {4, 4}, {4, 8}}));
+  EXPECT_EQ(even_split_without(std::vector{0, 1, 3}, 4, 8),
+            (std::vector<Range>{{0, 0}, {0, 0}, {0, 8}, {8, 8}}));
+  EXPECT_EQ(even_split_without(std::vector{2, 3}, 4, 8),
+            (std::vector<Range>{{0, 4}, {4, 8}, {8, 8}, {8, 8}}));
 }
 
 }  // namespace

@@ -37,6 +37,10 @@ class FinishedTrainer : public Trainer {
   void begin_epoch(const collectives::Mesh&) override {}
   elastic::TrainingPosition position() const override { return {state_.global_step, 0}; }
   bool can_save() const override { return true; }
+  void end_epoch() override {}
+  bool trains_without_receivers(const elastic::StateAgreement&, int) const override {
+    return false;
+  }
   Restored restore(collectives::Mesh&, const RestoreFrom&) override { return {}; }
   SavedState save_state() const override { return {}; }
   void load_state(const SavedState&) override {}

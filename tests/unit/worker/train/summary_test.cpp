@@ -1,5 +1,6 @@
 #include "worker/train/summary.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace tilewright::train {
@@ -73,6 +74,28 @@ TEST(Summary, LinesSayOneInTheSingular) {
   lists.append({.ids = {2, 3}, .first_segment = 2});
   job.train_data = tasks::Dataset(std::move(lists));
   EXPECT_EQ(data_line(job), "data: 1 example (2.0 tokens on average, 2 at most)");
+}
+
+TEST(Summary, ContinuationLineSaysWhatAllWaitedFor) {
+  ContinuationSummary summary;
+  summary.joined = {{1, 0}};
+  summary.step = 57;
+  summary.workers = 2;
+  summary.bytes = 1'314'000'000;
+  EXPECT_THAT(continuation_line(summary),
+              ::testing::AllOf(::testing::StartsWith(
+                                   "resized: worker 1 joined; 2 workers continue after step 57"),
+                               ::testing::HasSubstr("state 0.000 s for 1314 MB)")));
+  summary.in_background = true;
+  EXPECT_THAT(continuation_line(summary), ::testing::HasSubstr("s for a part of 1314 MB)"));
+}
+
+TEST(Summary, StateSentLineNamesTheWorkersAndTheSteps) {
+  const std::vector<std::string> names = {"worker 0", "worker 1", "worker 2"};
+  EXPECT_EQ(state_sent_line(names, {1}, 58, 58),
+            "worker 1 has the state: its rest was sent during step 58");
+  EXPECT_EQ(state_sent_line(names, {0, 2}, 58, 60),
+            "worker 0, worker 2 have the state: its rest was sent during steps 58 to 60");
 }
 
 TEST(Summary, ResultsAndBaselinesFitOnOneLine) {

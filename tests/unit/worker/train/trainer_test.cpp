@@ -491,13 +491,17 @@ class MemoryTest : public TrainerTest {
       Trainer& trainer = *workers[static_cast<std::size_t>(mesh.rank())]->trainer;
       trainer.begin_epoch(mesh);
       if (disturb) disturb(mesh.rank(), mesh);
-      trainer.restore(mesh, {false, -1, agreement_, after_loss});
+      RestoreFrom from{false, -1, agreement_, after_loss};
+      from.transfer = transfer_;
+      const Restored restored = trainer.restore(mesh, from);
       TrainerHooks hooks;
       hooks.stop_requested = [&] {
         return trainer.step() + 1 >= steps ? StopRequest::kStop : StopRequest::kNone;
       };
       if (mesh.rank() == 0) {
+        in_background_ = restored.in_background;
         hooks.on_speeds = [&](const RankSpeeds& speeds) { speeds_.push_back(speeds); };
+        hooks.on_state_sent = [&] { state_sent_.push_back(trainer.step()); };
       }
       trainer.train(mesh, hooks);
     });
@@ -514,7 +518,11 @@ class MemoryTest : public TrainerTest {
   std::shared_ptr<Logger> log_ = make_silent_logger();
   Job job_;
   elastic::StateAgreement agreement_;
-  std::vector<RankSpeeds> speeds_;  // that rank 0 has reported
+  TransferOptions transfer_;
+  // Of rank 0: what it has reported, and the steps after which all had the state.
+  std::vector<RankSpeeds> speeds_;
+  bool in_background_ = false;
+  std::vector<std::int64_t> state_sent_;
 };
 
 TEST_F(MemoryTest, AWorkerGetsTheStateFromTheOthers) {
@@ -535,6 +543,143 @@ TEST_F(MemoryTest, AWorkerGetsTheStateFromTheOthers) {
   for (std::size_t i = 0; i < history.size(); ++i) EXPECT_EQ(history[i].at("step"), i + 1);
   EXPECT_EQ(c->trainer->recovery_counts().recoveries, 0);
   EXPECT_GT(c->trainer->train_seconds(), 0);
+}
+
+// The meshes have links for a transfer beside the steps, and nothing is sent before the first step.
+class BackgroundTransferTest : public MemoryTest {
+ protected:
+  BackgroundTransferTest() {
+    collectives::tested_background = true;
+    transfer_ = {.stall = {}, .piece_bytes = 512};
+  }
+  ~BackgroundTransferTest() override { collectives::tested_background = false; }
+  // At the beginning of the membership epoch after speeds_.clear().
+  std::vector<int> without_shards() const {
+    std::vector<int> ranks;
+    const auto& split = speeds_.front().split;
+    for (std::size_t rank = 0; rank < split.size(); ++rank) {
+      if (split[rank].size() == 0) ranks.push_back(static_cast<int>(rank));
+    }
+    return ranks;
+  }
+};
+
+TEST_F(BackgroundTransferTest, WorkersTrainWhileOthersGetTheState) {
+  job_ = make_job({"--max_steps=40"});
+  const auto one = make_worker();
+  collectives::expect_no_errors(run_epoch({one.get()}, 40));
+  const std::vector<float> expected = weights(*one);
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
+  speeds_.clear();
+  collectives::expect_no_errors(run_epoch({c.get(), a.get(), b.get()}, 20));  // rank 0 is new
+  EXPECT_TRUE(in_background_);
+  EXPECT_THAT(without_shards(), ::testing::ElementsAre(0));
+  ASSERT_EQ(state_sent_.size(), 1U);
+  EXPECT_GT(state_sent_[0], 2);
+  EXPECT_EQ(speeds_.back().split, collectives::even_split(3, 4));
+  EXPECT_TRUE(c->trainer->position().complete());
+  EXPECT_EQ(c->trainer->step(), 20);
+  collectives::expect_no_errors(run_epoch({c.get()}, 40));
+  EXPECT_TRUE(weights(*c) == expected);
+  EXPECT_TRUE(c->trainer->save_state().exp_avg_sq == one->trainer->save_state().exp_avg_sq);
+}
+
+// Two workers at once, of which one has missed steps; over all links.
+TEST_F(BackgroundTransferTest, SeveralWorkersGetTheState) {
+  job_ = make_job({"--max_workers=4"});
+  const std::vector<float> expected = undisturbed();
+  for (const auto links :
+       {collectives::SharedMemory::kNever, collectives::SharedMemory::kRequired}) {
+    collectives::tested_links = links;
+    const auto a = make_worker(), b = make_worker(), c = make_worker(), d = make_worker();
+    collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 1));
+    collectives::expect_no_errors(run_epoch({b.get(), c.get()}, 3));
+    speeds_.clear();
+    collectives::expect_no_errors(run_epoch({a.get(), b.get(), d.get(), c.get()}, 6));
+    EXPECT_THAT(agreement_.receivers, ::testing::ElementsAre(0, 2));
+    EXPECT_THAT(without_shards(), ::testing::ElementsAre(0, 2));
+    for (const Worker* worker : {a.get(), b.get(), c.get(), d.get()}) {
+      EXPECT_TRUE(weights(*worker) == expected);
+    }
+  }
+  collectives::tested_links = collectives::SharedMemory::kNever;
+}
+
+// The weights are needed after the first step, by a rank 0 that has none before.
+TEST_F(BackgroundTransferTest, IsCompleteBeforeTheWeightsAreUsed) {
+  for (const std::vector<std::string>& uses :
+       {std::vector<std::string>{"--do_train", "--do_eval", "--eval_strategy=steps",
+                                 "--eval_steps=4"},
+        {"--save_strategy=steps", "--save_steps=4"}}) {
+    job_ = make_job(uses);
+    const auto one = make_worker();
+    one->trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 1}));
+    collectives::expect_no_errors(run_epoch({one.get()}, 6));
+    const auto a = make_worker(), b = make_worker(), c = make_worker();
+    a->trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 2}));
+    collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 3));
+    c->trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 3}));
+    state_sent_.clear();
+    collectives::expect_no_errors(run_epoch({c.get(), a.get(), b.get()}, 6));
+    EXPECT_TRUE(in_background_);
+    EXPECT_THAT(state_sent_, ::testing::ElementsAre(4));
+    EXPECT_TRUE(weights(*c) == weights(*one));
+    c->trainer->finish_checkpoint(std::chrono::minutes(1));
+    fs::remove_all(output_);
+  }
+}
+
+// What is due before the next step needs the weights of all.
+TEST_F(BackgroundTransferTest, DoesNotDelayWhatIsDue) {
+  job_ = make_job({"--save_strategy=steps", "--save_steps=2"});
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  a->trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 1}));
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
+  collectives::expect_no_errors(run_epoch({a.get(), b.get(), c.get()}, 3));
+  EXPECT_FALSE(in_background_);
+}
+
+// A worker that has had only a part begins again, and the others are where they were.
+TEST_F(BackgroundTransferTest, ALossLeavesAReceiverWithoutAState) {
+  const std::vector<float> expected = undisturbed();
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
+  // Rank 1 dies before the first step, when it would have sent its part.
+  const std::vector<std::string> errors =
+      run_epoch({a.get(), b.get(), c.get()}, 6, [&](int rank, collectives::Mesh& mesh) {
+        if (rank != 1) return;
+        collectives::broadcast_string(mesh, 0, "", 1 << 20, collectives::test_deadline());
+        std::vector<std::byte> bytes(512);
+        collectives::BackgroundCopy copy(*mesh.background(), {0, 1}, {2}, {bytes},
+                                         std::chrono::seconds(60), 512);
+        for (int window = 0; window < 3; ++window) copy.close_window();
+        throw Failure(ExitCode::kPeerLost, "killed");
+      });
+  // Which of the others they name depends on who notices first.
+  EXPECT_THAT(errors, ::testing::Each(::testing::Not(IsEmpty())));
+  EXPECT_FALSE(c->trainer->position().complete());
+  EXPECT_EQ(a->trainer->position(), (elastic::TrainingPosition{2, 0}));
+  collectives::expect_no_errors(run_epoch({c.get(), a.get()}, 6, {}, true));
+  EXPECT_TRUE(weights(*c) == expected);
+}
+
+// Its loss would cost all steps that it trains alone.
+TEST_F(BackgroundTransferTest, IsNotForTheStateOfASingleWorker) {
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  collectives::expect_no_errors(run_epoch({a.get()}, 2));
+  collectives::expect_no_errors(run_epoch({a.get(), b.get(), c.get()}, 3));
+  EXPECT_FALSE(in_background_);
+}
+
+// Sums of other shards have other bits.
+TEST_F(BackgroundTransferTest, IsOnlyForExactSums) {
+  job_ = make_job({"--exact=false"});
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
+  collectives::expect_no_errors(run_epoch({a.get(), b.get(), c.get()}, 4));
+  EXPECT_FALSE(in_background_);
+  EXPECT_TRUE(weights(*a) == weights(*c));
 }
 
 // The mappings of memory that processes share: of gradients, and of the links of a mesh.
