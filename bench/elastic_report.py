@@ -2,7 +2,7 @@
 of the transfer of the state and of writing a checkpoint; frozen, drained, added, removed; the
 coordinator stopped and killed; on two hosts, a link with delay and loss that is cut and heals. Compares
 the SHA-256 of each model.safetensors with that of undisturbed trainings with 1 to 4 workers. Measures
-how long two workers wait for a third one that joins them over a link of 10 Gbit/s. Exit code
+how long two workers wait for a third one that joins them over a link with a rate. Exit code
 1 if those of a task differ, a loss costs more than one step or a part misses its target.
 
     python bench/elastic_report.py --worker build/bin/tilewright-worker --tool build/bin/tilewright \
@@ -60,7 +60,7 @@ DEFAULT_TASKS = ("mrpc", "squad", "squad-base")
 MAX_WORKERS = 4
 NOTHING = "nothing"  # the change of an event after which the training did not continue
 DELAY, LOSS = 0.001, 0.001  # of the link: seconds each way, share of the packets
-RATE = "10gbit"  # of the link over which a worker joins
+RATES = ("10gbit", "2gbit")  # of the link over which a worker joins
 TIMEOUT = 900  # seconds of one training
 LIMIT = 300  # seconds of a wait that only ends a training that hangs
 COORDINATOR_STOP = 6  # seconds; members notice a lost coordinator after more
@@ -574,23 +574,24 @@ def network(args, folder):
 STATE_SENT = re.compile(r"has the state: its rest was sent during steps? (\d+)(?: to (\d+))?")
 
 
-def joining(args, folder, exact):
-    """Two workers on one host, which a third joins from the other over a link of RATE: the SHA-256, how
-    long all wait, and during how many further steps the third worker gets the rest of the state."""
+def joining(args, folder, rate, exact):
+    """Two workers on one host, which a third joins from the other over a link: the SHA-256, how long all
+    wait, and during how many further steps the third worker gets the rest of the state."""
     flags = [] if exact else ["--exact=false"]
-    with shaped_link(RATE), TwoHosts(args, folder / f"joining-{exact}", flags) as hosts:
+    with shaped_link(rate), TwoHosts(args, folder / f"joining-{rate}-{exact}", flags) as hosts:
         hosts.start(processes=2)
         hosts.wait_until(lambda: hosts.world() == 2 and hosts.last_step() >= 5, LIMIT)
         hosts.start(processes=1)
-        hosts.wait_until(lambda: hosts.world() == 3, LIMIT)
-        sha = hosts.finish()
-        continued = [c for c in hosts.summary()["continued"] if c["workers"] == 3]
+        joined = hosts.wait_until(lambda: hosts.world() == 3, LIMIT)
+        sha = hosts.finish() if joined else ""
+        summary = hosts.summary()
+        continued = [c for c in summary["continued"] if c["workers"] == 3]
         sent = next(filter(None, map(STATE_SENT.search, hosts.lines())), None)
         return sha, {
-            "exact": exact, "stall": continued[0]["seconds"] if continued else None,
+            "rate": rate, "exact": exact, "stall": continued[0]["seconds"] if continued else None,
             "state": continued[0]["state"] if continued else None,
             "further_steps": int(sent[2] or sent[1]) - int(sent[1]) + 1 if sent else 0,
-        }
+        }, summary
 
 
 def undisturbed_run(workers):
@@ -671,7 +672,7 @@ class Report:
             self.result["events"])
 
     def network(self, folder):
-        if reason := missing():
+        if reason := missing(tun=True):
             print(f"{self.task}: the link is left out: {reason}", file=sys.stderr)
             return []
         sha, self.result["network"], summary, self.result["link"] = network(self.args, folder)
@@ -679,17 +680,20 @@ class Report:
                                    [(sha, summary)], self.result["network"])
 
     def joining(self, folder):
-        if reason := missing():
+        if reason := missing(tun=False):
             print(f"{self.task}: the link is left out: {reason}", file=sys.stderr)
             return []
-        self.result["joining"] = []
-        for exact in (True, False):
-            sha, joined = joining(self.args, folder, exact)
+        self.result["joining"], trainings, failures = [], [], []
+        for rate, exact in (*((rate, True) for rate in RATES), (RATES[0], False)):
+            sha, joined, summary = joining(self.args, folder, rate, exact)
             self.result["joining"].append(joined)
             if exact:
-                self.runs["a worker joins over a link"] = sha
-        return [f"joining: no worker joined ({j})" for j in self.result["joining"]
-                if j["stall"] is None]
+                trainings.append((sha, summary))
+            if joined["stall"] is None:
+                failures.append(f"joining: no worker joined over {rate}")
+        if self.result["joining"][len(RATES) - 1]["further_steps"] < 2:
+            failures.append(f"joining: over {RATES[-1]} the state arrived within a step")
+        return failures + self.note_disturbed("a worker joins over a link", trainings)
 
 
 def main():
@@ -749,7 +753,7 @@ def print_tables(result):
               f"a step takes {link['step_seconds']} s")
     for joined in result.get("joining", []):
         sums = "exact sums" if joined["exact"] else "--exact=false"
-        print(f"\na third worker over {RATE}, {sums}: all wait for {joined['stall']} s, of it "
+        print(f"\na third worker over {joined['rate']}, {sums}: all wait for {joined['stall']} s, of it "
               f"{joined['state']} s for the state; its rest arrives during {joined['further_steps']} steps")
     if events := result.get("events", []) + result.get("network", []):
         print("\n| event | noticed s | stall s | training continues after s | steps lost | change |\n"

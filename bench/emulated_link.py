@@ -54,11 +54,11 @@ def shaped_link(rate):
         yield names
 
 
-def missing():
-    """What this machine lacks; empty: nothing."""
+def missing(tun):
+    """What this machine lacks for a link, with TUN devices or without; empty: nothing."""
     if os.geteuid() != 0:
         return "needs root"
-    return "" if os.path.exists("/dev/net/tun") else "needs /dev/net/tun"
+    return "needs /dev/net/tun" if tun and not os.path.exists("/dev/net/tun") else ""
 
 
 class EmulatedLink:

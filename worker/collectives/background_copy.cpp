@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <system_error>
 #include <utility>
 
 #include "common/base/check.h"
@@ -43,7 +45,12 @@ BackgroundCopy::BackgroundCopy(Mesh& mesh, std::vector<int> senders, std::vector
     }
   } else if (sender != senders_.end() && !receivers_.empty()) {
     next_ = static_cast<std::size_t>(sender - senders_.begin()) * vectors_;
-    thread_ = std::thread([this] { send_pieces(); });
+    try {
+      thread_ = std::thread([this] { send_pieces(); });
+    } catch (const std::system_error& error) {
+      throw Failure(ExitCode::kMemory,
+                    fmt::format("cannot start a thread that sends: {}", error.code().message()));
+    }
   }
 }
 
@@ -124,7 +131,9 @@ void BackgroundCopy::send_pieces() {
         send_frames(FrameKind::kPiece, pieces_[piece], piece);
       }
     } catch (const Failure& caught) {
-      failure = Error{caught.code(), caught.what()};
+      failure = caught.error();
+    } catch (const std::exception& problem) {
+      failure = Error{ExitCode::kInternal, fmt::format("background copy: {}", problem.what())};
     }
     lock.lock();
     in_transit_ = false;

@@ -41,6 +41,12 @@ class Optimizer {
   // Of both.
   std::vector<std::span<std::byte>> memory() const { return {m_.bytes(), v_.bytes()}; }
 
+  // Call it after each write to the moments through a span of before.
+  void moments_may_change() {
+    forget_idle_words();
+    is_clear_ = false;
+  }
+
   // Performs one update with the compact gradient of parameters.h; ignores its last element, the
   // loss. `step` counts from 1. Returns the gradient norm before clipping: blocks of kNormBlock
   // elements are summed in double, and the block sums are added pairwise.
@@ -62,10 +68,6 @@ class Optimizer {
   // not change a row whose moments are zero.
   enum class WordMoments : std::uint8_t { kUnknown, kZero, kNonZero };
   void forget_idle_words() { std::ranges::fill(words_, WordMoments::kUnknown); }
-  void moments_may_change() {
-    forget_idle_words();
-    is_clear_ = false;
-  }
   bool has_zero_moments(std::int64_t word);
   double norm(std::span<const float> gradient);
   void update_word_embeddings(const Task& task, const kernels::AdamW& adamw, const float* gradient,

@@ -14,6 +14,9 @@ namespace tilewright::train {
 inline constexpr std::chrono::minutes kCollectiveTimeout{10};
 inline MonotonicTime collective_deadline() { return monotonic_now() + kCollectiveTimeout; }
 
+// A worker that gets the state during the steps waits for whole steps of the others.
+inline constexpr std::chrono::hours kLongestStep{3};
+
 // For work that can take hours, of which this worker has done its share between `begin` and `end`:
 // another one may need ten times as long.
 inline MonotonicTime collective_deadline(MonotonicTime begin, MonotonicTime end) {

@@ -308,10 +308,8 @@ class TrainingRun {
                         .epoch = state_epoch_},
                        connection.resume_step);
     if (options_.output_dir_of_one || session_.has_uid_of_agent()) adopt_output(mesh, agreement);
-    if (trainer_->trains_without_receivers(agreement, mesh.world())) {
-      connector.add_background(mesh);
-    }
     trainer_->begin_epoch(mesh);
+    if (trainer_->trains_without_receivers(mesh, agreement)) connector.add_background(mesh);
     check_memory_across_ranks(*trainer_, mesh, new_worker_);
     new_worker_ = false;
     const bool is_rank0 = mesh.rank() == 0;
@@ -377,8 +375,9 @@ class TrainingRun {
     Departure departure{.is_rank0 = mesh.rank() == 0,
                         .said_to_leave = said_to_leave_,
                         .all_said_to_leave = leaving_ == mesh.world(),
-                        // Read once: a signal that comes later is not in what the others hear.
-                        .leaves = session_.stopped().has_value()};
+                        // Read once: a signal that comes later is not in what the others hear. A
+                        // worker without a state keeps none.
+                        .leaves = session_.stopped() || !trainer_->position().complete()};
     if (session_.has_single_epoch()) {
       departure.all_leave = true;
     } else {

@@ -262,10 +262,15 @@ const float* TrainingStep<Activation>::run_without_shards(BucketStarter& buckets
   parts.count = buckets_.back().end;
   parts.bf16_count = bf16_count_;
   parts.sum = gradient(0);
+  // Before the exchange, so that the others lose no more than the beginning of the step.
+  if (stop_requested_ && stop_requested_() == StopRequest::kLeave) {
+    throw Failure(ExitCode::kPeerLost, "this worker leaves before it has the state");
+  }
   buckets.begin_step(parts);
   buckets.start_all();
   faults_.hit("state.transfer");
   transfer_->close_window();
+  optimizer_.moments_may_change();
   return parts.sum;
 }
 
@@ -276,7 +281,6 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
                                          const std::function<StopRequest()>& stop_requested,
                                          collectives::BackgroundCopy* transfer) {
   transfer_ = transfer;
-  if (transfer_ != nullptr) transfer_->open_window();
   faults_.at_step(step);
   faults_.hit("step.begin");
   const std::span<const std::int32_t> examples = order_.batch(step);
@@ -312,9 +316,15 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
                                : run_micro_batches(plan, examples, key, buckets);
   faults_.hit("step.after_backward");
   buckets.finish();
-  const auto [exchange, wait] = reducer.times();
-  report.exchange_seconds = in_seconds(exchange);
-  report.hidden_exchange_seconds = in_seconds(exchange - wait);
+  if (has_shards) {
+    const auto [exchange, wait] = reducer.times();
+    report.exchange_seconds = in_seconds(exchange);
+    report.hidden_exchange_seconds = in_seconds(exchange - wait);
+    if (transfer_ != nullptr) {
+      faults_.hit("state.transfer");
+      transfer_->close_window();
+    }
+  }
   faults_.hit("step.after_exchange");
 
   const std::span<const float> gradient(sum, static_cast<std::size_t>(stop_index_));
@@ -327,10 +337,6 @@ StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::M
   report.state_senders_done = static_cast<int>(sum[stop_index_ + 2]);
   for (std::size_t rank = 0; rank < costs_.size(); ++rank) {
     costs_[rank].seconds = sum[static_cast<std::size_t>(times_index()) + rank];
-  }
-  if (has_shards && transfer_ != nullptr) {
-    faults_.hit("state.transfer");
-    transfer_->close_window();
   }
   report.grad_norm =
       optimizer_.step(step + 1, static_cast<float>(report.learning_rate), gradient, touched_);

@@ -95,26 +95,23 @@ class TypedTrainer final : public Trainer {
 
   void end_epoch() override { state_.abandon_transfer(); }
 
-  bool trains_without_receivers(const elastic::StateAgreement& agreement,
-                                int world) const override {
-    // Sums of other shards have other bits without exact mode. A single rank that has the state must
-    // not train on: its loss would cost all steps since the last checkpoint.
-    if (!job_.settings.do_train || !job_.settings.exact || agreement.senders.size() < 2 ||
-        agreement.receivers.empty()) {
-      return false;
-    }
-    const auto split = collectives::even_split_without(agreement.receivers, world, shards_);
-    return std::ranges::all_of(agreement.senders, [&](int rank) {
-      return gradients_for(split, rank) <= static_cast<std::size_t>(plan_.gradient_buffers);
-    });
+  bool trains_without_receivers(collectives::Mesh& mesh,
+                                const elastic::StateAgreement& agreement) const override {
+    if (!allows_background(agreement)) return false;
+    // The numbers of planned buffers differ if --max_workers does.
+    const auto split = collectives::even_split_without(agreement.receivers, mesh.world(), shards_);
+    constexpr std::string_view kLacksBuffers = "lacks buffers";
+    const bool lacks = gradients_for(split, mesh.rank()) > step_->gradient_buffers();
+    const auto said = collectives::all_gather(mesh, lacks ? kLacksBuffers : "",
+                                              kLacksBuffers.size(), collective_deadline());
+    return std::ranges::all_of(said, [](const std::string& one) { return one.empty(); });
   }
   elastic::TrainingPosition position() const override { return state_.position(); }
   bool can_save() const override { return state_.can_save(); }
   Restored restore(collectives::Mesh& mesh, const RestoreFrom& from) override {
     finite_step_ = -1;
     RestoreFrom with = from;
-    with.in_background =
-        mesh.background() != nullptr && trains_without_receivers(from.agreement, mesh.world());
+    with.in_background = mesh.background() != nullptr && allows_background(from.agreement);
     const Restored restored = state_.restore(mesh, with);
     if (restored.in_background) agreement_ = from.agreement;
     return restored;
@@ -237,6 +234,13 @@ class TypedTrainer final : public Trainer {
         std::max(1, plan_step(job_.settings, split, rank, job_.settings.global_batch).gradients()));
   }
 
+  // Equal on all ranks. Without exact mode, sums of other shards have other bits. A single rank that
+  // has the state must not train on: its loss would cost all steps since the last checkpoint.
+  bool allows_background(const elastic::StateAgreement& agreement) const {
+    return job_.settings.do_train && job_.settings.exact && agreement.senders.size() >= 2 &&
+           !agreement.receivers.empty();
+  }
+
   void reserve_gradients(std::size_t buffers) {
     step_->reserve_gradients(buffers);
     memory_estimate_.gradients = step_->gradient_buffers() * step_->gradient_buffer_bytes();
@@ -298,6 +302,7 @@ class TypedTrainer final : public Trainer {
         job_.settings.exact ? collectives::ReduceMode::kExact : collectives::ReduceMode::kPlain;
     options.faults.hook = [this](const char* point) { faults_.hit(point); };
     options.idle_timeout = kCollectiveTimeout;
+    if (state_.receives()) options.idle_timeout = kLongestStep;
     options.ranks_per_host = hosts_.ranks_per_host;
     options.chunk_elements = hosts_.chunk_elements;
     options.memory = step_->shared_gradients();
@@ -355,6 +360,29 @@ class TypedTrainer final : public Trainer {
     }
   }
 
+  // All ranks come to the same result.
+  void end_step_of_transfer(collectives::Mesh& mesh, const StepReport& report,
+                            ShardBalancer& balancer, std::optional<collectives::Reducer>& reducer,
+                            const TrainerHooks& hooks) {
+    const std::vector<int>& senders = agreement_.senders;
+    const bool sent = report.state_senders_done == std::ssize(senders);
+    // A checkpoint is written by a rank that has the weights, or later.
+    const bool all_use_weights =
+        state_.progress().evaluation_pending() || report.step == report.total_steps;
+    const bool all_leave = report.leaving == std::ssize(senders);
+    if (!sent && !all_use_weights && all_leave && senders.front() == 0) {
+      // The rest would take time of what a process has to stop. Rank 0 writes the state.
+      state_.abandon_transfer();
+      return;
+    }
+    if (!sent && !all_use_weights && !report.stop_requested) return;
+    state_.finish_transfer(sent);
+    balancer.set_split(collectives::even_split(mesh.world(), shards_));
+    start_reducer(mesh, balancer.split(), reducer);
+    if (hooks.on_state_sent) hooks.on_state_sent();
+    if (hooks.on_speeds) hooks.on_speeds({balancer.speeds(), balancer.split()});
+  }
+
   Outcome run_steps(collectives::Mesh& mesh, const TrainerHooks& hooks, MonotonicTime begin) {
     TrainingProgress& progress = state_.progress();
     hosts_ = collectives::agree_on_hosts(mesh, collective_deadline());
@@ -379,6 +407,7 @@ class TypedTrainer final : public Trainer {
       if (progress.step() >= job_.schedule.total_steps) return Outcome::kComplete;
       if (stop) return Outcome::kStopped;
       progress.begin_step();
+      if (state_.transfer() != nullptr) state_.open_transfer_window();
       const StepReport report = step_->run(progress.step(), mesh, *reducer, balancer.split(),
                                            hooks.stop_requested, state_.transfer());
       progress.add(report);
@@ -387,16 +416,11 @@ class TypedTrainer final : public Trainer {
       const bool weights_used = progress.evaluation_pending() || progress.checkpoint_due() ||
                                 stop || progress.step() == job_.schedule.total_steps;
       if (state_.transfer() != nullptr) {
-        const bool sent = report.state_senders_done == std::ssize(agreement_.senders);
-        if (sent || weights_used) {
-          state_.finish_transfer(sent);
-          balancer.set_split(collectives::even_split(mesh.world(), shards_));
-          start_reducer(mesh, balancer.split(), reducer);
-          if (hooks.on_state_sent) hooks.on_state_sent();
-          if (hooks.on_speeds) hooks.on_speeds({balancer.speeds(), balancer.split()});
-        }
+        end_step_of_transfer(mesh, report, balancer, reducer, hooks);
       }
-      if (weights_used && !weights_are_finite()) throw diverged(report, "a weight is not finite");
+      if (weights_used && state_.position().complete() && !weights_are_finite()) {
+        throw diverged(report, "a weight is not finite");
+      }
       state_.poll_checkpoint();
       if (mesh.rank() == 0) memory_estimate_.checkpoint_copy = state_.reserve_checkpoint_copy();
       const Rates rates = meter.add(report, monotonic_now());

@@ -59,10 +59,10 @@ class Trainer {
   virtual void begin_epoch(const collectives::Mesh& mesh) = 0;
   // Call it before the mesh is destroyed. May be called several times.
   virtual void end_epoch() = 0;
-  // Whether the ranks of a world that have the state can train while the others get it; equal on all
-  // ranks. Then restore() uses Mesh::background(), if there is one.
-  virtual bool trains_without_receivers(const elastic::StateAgreement& agreement,
-                                        int world) const = 0;
+  // Whether the ranks that have the state can train while the others get it. Then restore() uses
+  // Mesh::background(), if there is one. Collective.
+  virtual bool trains_without_receivers(collectives::Mesh& mesh,
+                                        const elastic::StateAgreement& agreement) const = 0;
   // See TrainingState. restore() is collective.
   virtual elastic::TrainingPosition position() const = 0;
   virtual bool can_save() const = 0;

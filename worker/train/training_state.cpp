@@ -257,9 +257,8 @@ void TrainingState<Activation>::restore_from_memory(collectives::Mesh& mesh,
       mesh, agreement.senders.front(), receives_ ? std::string() : progress_.encode(),
       kMaxStateBytes, collective_deadline());
   if (receives_) progress_.decode(text);
-  // What is due before the next step needs the weights.
+  // An evaluation that is due needs all weights. A checkpoint does not: a new rank 0 makes up for it.
   const bool in_background = from.in_background && !progress_.evaluation_pending() &&
-                             !progress_.checkpoint_due() && !progress_.best_checkpoint_due() &&
                              progress_.step() < job_.schedule.total_steps;
   const bool complete = start_transfer(mesh, from, in_background);
   restored.bytes = transfer_->bytes();
@@ -274,7 +273,9 @@ bool TrainingState<Activation>::start_transfer(collectives::Mesh& mesh, const Re
                     from.agreement.senders, from.agreement.receivers,
                     std::vector{bytes_of(model_.parameters()), bytes_of(optimizer_.exp_avg()),
                                 bytes_of(optimizer_.exp_avg_sq())},
-                    kCollectiveTimeout, from.transfer.piece_bytes);
+                    kLongestStep, from.transfer.piece_bytes);
+  share_ = 0;
+  transfer_options_ = from.transfer;
   std::optional<MonotonicTime> limit;
   if (in_background) limit = monotonic_now() + from.transfer.stall;
   constexpr int kWindows = 3;
@@ -291,6 +292,12 @@ bool TrainingState<Activation>::start_transfer(collectives::Mesh& mesh, const Re
   const auto said = collectives::all_gather(mesh, transfer_->complete() ? "" : kIncomplete,
                                             kIncomplete.size(), collective_deadline());
   return std::ranges::all_of(said, [](const std::string& one) { return one.empty(); });
+}
+
+template <typename Activation>
+void TrainingState<Activation>::open_transfer_window() {
+  share_ += transfer_options_.share_per_step;
+  transfer_->open_window(std::min(share_, 1.0));
 }
 
 template <typename Activation>

@@ -32,6 +32,7 @@ struct TransferOptions {
   // during the steps.
   Duration stall = std::chrono::milliseconds(400);
   std::size_t piece_bytes = collectives::kCopyPieceBytes;
+  double share_per_step = 1;  // of the state, at most
 };
 
 // What a training is restored from at the beginning of a membership epoch.
@@ -42,7 +43,7 @@ struct RestoreFrom {
   std::int64_t required_step = -1;
   elastic::StateAgreement agreement = {};  // equal on all ranks
   bool after_loss = false;                 // this worker's last membership epoch was broken
-  // Whether the workers that have the state can train without the others; equal on all ranks.
+  // Whether the rest of a transfer may be left to the steps; equal on all ranks.
   bool in_background = false;
   TransferOptions transfer = {};  // with in_background
   // Calls a function that reads the output directory, perhaps again after an error that may pass.
@@ -95,9 +96,12 @@ class TrainingState {
   // Failure(kCheckpointMissing) on rank 0 if the job has progressed further than that, and
   // Failure(kPeerLost): then it can be called again in the next membership epoch. Collective.
   Restored restore(collectives::Mesh& mesh, const RestoreFrom& from);
-  // What restore() has left to the steps; null: nothing. A step opens a window and closes it before
-  // AdamW. Until finish_transfer() a receiver has no state.
+  // What restore() has left to the steps; null: nothing. Until finish_transfer() a receiver has no
+  // state.
   collectives::BackgroundCopy* transfer() { return transfer_ ? &*transfer_ : nullptr; }
+  bool receives() const { return transfer_ && receives_; }
+  // Before a step, which closes the window before AdamW.
+  void open_transfer_window();
   // After a step. `sent`: all of it is; else the rest is sent now. Collective.
   void finish_transfer(bool sent);
   // Before its mesh is destroyed: receivers have no state.
@@ -214,6 +218,8 @@ class TrainingState {
   bool complete_ = false;  // weights, moments and progress belong together
   std::optional<collectives::BackgroundCopy> transfer_;
   bool receives_ = false;  // in the transfer
+  double share_ = 0;       // of it that may have been sent
+  TransferOptions transfer_options_;
 };
 
 }  // namespace tilewright::train

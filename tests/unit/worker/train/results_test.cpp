@@ -38,7 +38,7 @@ class FinishedTrainer : public Trainer {
   elastic::TrainingPosition position() const override { return {state_.global_step, 0}; }
   bool can_save() const override { return true; }
   void end_epoch() override {}
-  bool trains_without_receivers(const elastic::StateAgreement&, int) const override {
+  bool trains_without_receivers(collectives::Mesh&, const elastic::StateAgreement&) const override {
     return false;
   }
   Restored restore(collectives::Mesh&, const RestoreFrom&) override { return {}; }

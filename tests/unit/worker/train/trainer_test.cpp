@@ -553,6 +553,25 @@ class BackgroundTransferTest : public MemoryTest {
     transfer_ = {.stall = {}, .piece_bytes = 512};
   }
   ~BackgroundTransferTest() override { collectives::tested_background = false; }
+  // Trains in one membership epoch, in which each rank has the same request in every step.
+  std::vector<std::string> train_with_requests(const std::vector<Worker*>& workers,
+                                               const std::vector<StopRequest>& requests) {
+    std::vector<elastic::StateReport> reports;
+    for (const Worker* worker : workers) {
+      reports.push_back({"settings", worker->trainer->position(), -1});
+    }
+    RestoreFrom from{false, -1, elastic::agree_on_state(reports, -1), false};
+    from.transfer = transfer_;
+    return collectives::run_ranks(static_cast<int>(workers.size()), [&](collectives::Mesh& mesh) {
+      const auto rank = static_cast<std::size_t>(mesh.rank());
+      Trainer& trainer = *workers[rank]->trainer;
+      trainer.begin_epoch(mesh);
+      trainer.restore(mesh, from);
+      TrainerHooks hooks;
+      hooks.stop_requested = [&] { return requests[rank]; };
+      EXPECT_EQ(trainer.train(mesh, hooks), Outcome::kStopped);
+    });
+  }
   // At the beginning of the membership epoch after speeds_.clear().
   std::vector<int> without_shards() const {
     std::vector<int> ranks;
@@ -607,37 +626,160 @@ TEST_F(BackgroundTransferTest, SeveralWorkersGetTheState) {
 }
 
 // The weights are needed after the first step, by a rank 0 that has none before.
-TEST_F(BackgroundTransferTest, IsCompleteBeforeTheWeightsAreUsed) {
-  for (const std::vector<std::string>& uses :
-       {std::vector<std::string>{"--do_train", "--do_eval", "--eval_strategy=steps",
-                                 "--eval_steps=4"},
-        {"--save_strategy=steps", "--save_steps=4"}}) {
-    job_ = make_job(uses);
-    const auto one = make_worker();
-    one->trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 1}));
-    collectives::expect_no_errors(run_epoch({one.get()}, 6));
-    const auto a = make_worker(), b = make_worker(), c = make_worker();
-    a->trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 2}));
-    collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 3));
-    c->trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 3}));
-    state_sent_.clear();
-    collectives::expect_no_errors(run_epoch({c.get(), a.get(), b.get()}, 6));
-    EXPECT_TRUE(in_background_);
-    EXPECT_THAT(state_sent_, ::testing::ElementsAre(4));
-    EXPECT_TRUE(weights(*c) == weights(*one));
-    c->trainer->finish_checkpoint(std::chrono::minutes(1));
-    fs::remove_all(output_);
-  }
+TEST_F(BackgroundTransferTest, IsCompleteBeforeAnEvaluation) {
+  job_ = make_job({"--do_train", "--do_eval", "--eval_strategy=steps", "--eval_steps=4"});
+  transfer_.share_per_step = 0.1;
+  const std::vector<float> expected = undisturbed();
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 3));
+  collectives::expect_no_errors(run_epoch({c.get(), a.get(), b.get()}, 6));
+  EXPECT_TRUE(in_background_);
+  EXPECT_THAT(state_sent_, ::testing::ElementsAre(4));
+  EXPECT_TRUE(weights(*c) == expected);
 }
 
-// What is due before the next step needs the weights of all.
-TEST_F(BackgroundTransferTest, DoesNotDelayWhatIsDue) {
-  job_ = make_job({"--save_strategy=steps", "--save_steps=2"});
+// A checkpoint is due while rank 0 has no weights.
+TEST_F(BackgroundTransferTest, ANewRank0MakesUpForACheckpoint) {
+  job_ = make_job({"--max_steps=20", "--save_strategy=steps", "--save_steps=4"});
+  transfer_.share_per_step = 0.3;
   const auto a = make_worker(), b = make_worker(), c = make_worker();
-  a->trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 1}));
-  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
-  collectives::expect_no_errors(run_epoch({a.get(), b.get(), c.get()}, 3));
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 3));
+  c->trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 1}));
+  collectives::expect_no_errors(run_epoch({c.get(), a.get(), b.get()}, 8));
+  EXPECT_THAT(state_sent_,
+              ::testing::ElementsAre(::testing::AllOf(::testing::Ge(6), ::testing::Le(8))));
+  c->trainer->finish_checkpoint(std::chrono::minutes(1));
+  EXPECT_THAT(
+      checkpoints(),
+      ::testing::ElementsAre(fmt::format("checkpoint-{}", state_sent_.front()), "checkpoint-8"));
+}
+
+// An evaluation that is due before the next step needs the weights of all, a checkpoint does not.
+TEST_F(BackgroundTransferTest, DoesNotDelayAnEvaluation) {
+  job_ = make_job({"--do_train", "--do_eval", "--eval_strategy=steps", "--eval_steps=2"});
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  collectives::expect_no_errors(collectives::run_ranks(2, [&](collectives::Mesh& mesh) {
+    Trainer& trainer = mesh.rank() == 0 ? *a->trainer : *b->trainer;
+    trainer.begin_epoch(mesh);
+    trainer.restore(mesh, {});
+    TrainerHooks hooks;
+    hooks.before_evaluation = [] { throw Failure(ExitCode::kPeerLost, "a worker joins"); };
+    EXPECT_THROW(trainer.train(mesh, hooks), Failure);
+  }));
+  EXPECT_EQ(a->trainer->position(), (elastic::TrainingPosition{2, 0}));
+  collectives::expect_no_errors(run_epoch({c.get(), a.get(), b.get()}, 3));
   EXPECT_FALSE(in_background_);
+}
+
+// Only the flags of rank 0 decide when a checkpoint is written.
+TEST_F(BackgroundTransferTest, WorkersMayHaveOtherSaveSteps) {
+  const std::vector<float> expected = undisturbed();
+  const Job often = make_job({"--save_strategy=steps", "--save_steps=1"});
+  const auto a = make_worker(), b = std::make_unique<Worker>(often, *log_), c = make_worker();
+  transfer_.share_per_step = 0.4;
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
+  collectives::expect_no_errors(run_epoch({a.get(), b.get(), c.get()}, 6));
+  EXPECT_TRUE(in_background_);
+  EXPECT_THAT(state_sent_, ::testing::ElementsAre(::testing::Ge(4)));
+  EXPECT_TRUE(weights(*c) == expected);
+}
+
+// A rank that has not planned enough gradient buffers decides for all.
+TEST_F(BackgroundTransferTest, WorkersMayHaveOtherMaxWorkers) {
+  const std::vector<std::string> flags = {"--nominal_workers=1", "--per_device_train_batch_size=8",
+                                          "--virtual_shards=8", "--max_steps=2"};
+  const auto job_for = [&](const char* max_workers) {
+    std::vector<std::string> all = flags;
+    all.emplace_back(max_workers);
+    return make_job(all);
+  };
+  const Job two = job_for("--max_workers=2"), four = job_for("--max_workers=4");
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (const Job* job : {&two, &two, &four, &four}) {
+    workers.push_back(std::make_unique<Worker>(*job, *log_));
+  }
+  elastic::StateAgreement agreement;
+  agreement.senders = {0, 1, 2};
+  agreement.receivers = {3};
+  std::vector<int> said(4, -1);
+  collectives::expect_no_errors(collectives::run_ranks(4, [&](collectives::Mesh& mesh) {
+    const auto rank = static_cast<std::size_t>(mesh.rank());
+    Trainer& trainer = *workers[rank]->trainer;
+    said[rank] = trainer.trains_without_receivers(mesh, agreement) ? 1 : 0;
+  }));
+  EXPECT_EQ(said, std::vector<int>(4, 0));
+}
+
+// Of the words that only other examples have, a step changes the weights by their moments.
+TEST_F(BackgroundTransferTest, RowsOfWordsArriveAfterStepsThatDoNotHaveThem) {
+  {
+    std::ofstream rows(directory_.path() / "more_rows.json");
+    for (const auto& row : golden_.at("rows")) rows << row.dump() << "\n";
+    for (const char* sentence : {"good", "bad", "small", "b c", "d e", "f g", "h i", "x y"}) {
+      rows << nlohmann::json{{"sentence1", sentence}, {"sentence2", sentence}, {"label", "LABEL_1"}}
+                  .dump()
+           << "\n";
+    }
+  }
+  job_ = make_job(
+      {"--max_steps=40", "--train_file=" + (directory_.path() / "more_rows.json").string()});
+  const auto one = make_worker();
+  collectives::expect_no_errors(run_epoch({one.get()}, 40));
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  transfer_.share_per_step = 0.5;  // a pass over the data has three steps
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 7));
+  collectives::expect_no_errors(run_epoch({c.get(), a.get(), b.get()}, 39));
+  EXPECT_THAT(state_sent_, ::testing::ElementsAre(::testing::Ge(9)));
+  collectives::expect_no_errors(run_epoch({c.get()}, 40));
+  EXPECT_TRUE(weights(*c) == weights(*one));
+  EXPECT_TRUE(c->trainer->save_state().exp_avg == one->trainer->save_state().exp_avg);
+}
+
+// The receiver learns of it in the same step.
+TEST_F(BackgroundTransferTest, AllWorkersLearnThatTheTrainingDiverges) {
+  job_ = make_job(kDiverging);
+  const auto one = make_worker();
+  const std::string expected = run_epoch({one.get()}, 60).front();
+  EXPECT_THAT(expected, HasSubstr("expected a finite number"));
+  const std::int64_t last_step = one->trainer->step();
+  ASSERT_GT(last_step, 2);
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  transfer_.share_per_step = 0.01;
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, last_step));
+  const std::vector<std::string> errors = run_epoch({c.get(), a.get(), b.get()}, 60);
+  EXPECT_TRUE(in_background_);
+  EXPECT_EQ(errors, std::vector<std::string>(3, expected));
+}
+
+// A receiver that must stop leaves at once, and the others have lost nothing.
+TEST_F(BackgroundTransferTest, AReceiverLeavesBeforeTheStep) {
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  transfer_.share_per_step = 0.1;
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
+  std::vector<std::string> errors = train_with_requests(
+      {a.get(), b.get(), c.get()}, {StopRequest::kNone, StopRequest::kNone, StopRequest::kLeave});
+  EXPECT_THAT(errors, ::testing::Each(::testing::Not(IsEmpty())));
+  EXPECT_THAT(errors[2], HasSubstr("this worker leaves before it has the state"));
+  EXPECT_EQ(a->trainer->position(), (elastic::TrainingPosition{2, 0}));
+}
+
+// Rank 0 can write the state at once.
+TEST_F(BackgroundTransferTest, IsAbandonedIfAllThatHaveTheStateLeave) {
+  transfer_.share_per_step = 0.1;
+  for (const bool rank0_sends : {true, false}) {
+    const auto a = make_worker(), b = make_worker(), c = make_worker();
+    collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
+    std::vector<Worker*> workers = {a.get(), b.get(), c.get()};
+    std::vector<StopRequest> requests = {StopRequest::kLeave, StopRequest::kLeave,
+                                         StopRequest::kNone};
+    if (!rank0_sends) {
+      std::ranges::reverse(workers);
+      std::ranges::reverse(requests);
+    }
+    collectives::expect_no_errors(train_with_requests(workers, requests));
+    EXPECT_EQ(a->trainer->position(), (elastic::TrainingPosition{3, 0}));
+    EXPECT_EQ(c->trainer->position().complete(), !rank0_sends);
+  }
 }
 
 // A worker that has had only a part begins again, and the others are where they were.
