@@ -583,7 +583,7 @@ def joining(args, folder, rate, exact):
         hosts.wait_until(lambda: hosts.world() == 2 and hosts.last_step() >= 5, LIMIT)
         hosts.start(processes=1)
         joined = hosts.wait_until(lambda: hosts.world() == 3, LIMIT)
-        sha = hosts.finish() if joined else ""
+        sha = hosts.finish() if joined or not hosts.running() else ""
         summary = hosts.summary()
         continued = [c for c in summary["continued"] if c["workers"] == 3]
         sent = next(filter(None, map(STATE_SENT.search, hosts.lines())), None)
@@ -687,13 +687,14 @@ class Report:
         for rate, exact in (*((rate, True) for rate in RATES), (RATES[0], False)):
             sha, joined, summary = joining(self.args, folder, rate, exact)
             self.result["joining"].append(joined)
-            if exact:
-                trainings.append((sha, summary))
             if joined["stall"] is None:
                 failures.append(f"joining: no worker joined over {rate}")
+            elif exact:
+                trainings.append((sha, summary))
         if self.result["joining"][len(RATES) - 1]["further_steps"] < 2:
             failures.append(f"joining: over {RATES[-1]} the state arrived within a step")
-        return failures + self.note_disturbed("a worker joins over a link", trainings)
+        return failures + (self.note_disturbed("a worker joins over a link", trainings)
+                           if trainings else [])
 
 
 def main():

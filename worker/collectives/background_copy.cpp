@@ -88,8 +88,8 @@ void BackgroundCopy::wait_until_sent(std::optional<MonotonicTime> limit) {
   }
 }
 
-void BackgroundCopy::close_window() {
-  if (!sources_.empty()) return receive_window();
+void BackgroundCopy::close_window(Duration timeout) {
+  if (!sources_.empty()) return receive_window(timeout);
   if (!thread_.joinable()) return;
   {
     std::unique_lock lock(mutex_);
@@ -151,9 +151,9 @@ void BackgroundCopy::send_frames(FrameKind kind, std::span<const std::byte> byte
   exchange.run();
 }
 
-void BackgroundCopy::receive_window() {
+void BackgroundCopy::receive_window(Duration timeout) {
   for (Source& source : sources_) source.paused = false;
-  MonotonicTime deadline = monotonic_now() + timeout_;
+  MonotonicTime deadline = monotonic_now() + timeout;
   MonotonicTime spin_end = monotonic_now() + kSpinTime;
   for (;;) {
     mesh_.throw_if_aborted();
@@ -164,7 +164,7 @@ void BackgroundCopy::receive_window() {
     if (std::ranges::all_of(sources_, &Source::paused)) return;
     const MonotonicTime now = monotonic_now();
     if (moved) {
-      deadline = now + timeout_;
+      deadline = now + timeout;
       spin_end = now + kSpinTime;
     } else if (now >= deadline) {
       const auto source = std::ranges::find(sources_, false, &Source::paused);

@@ -38,8 +38,8 @@ class BackgroundCopy {
  public:
   // Ranks, order and sizes are equal on all ranks, and each rank is a sender, a receiver or neither.
   // All vectors have the same size. Senders take the pieces in turns. Until the object is destroyed, nothing else uses the
-  // links of `mesh` while a window is open. A window fails if nothing is transferred for `timeout`, which is
-  // more than it may be open. Throws Failure(kMemory) if the system refuses a thread. Collective.
+  // links of `mesh` while a window is open. An operation fails if nothing is transferred for `timeout`.
+  // Throws Failure(kMemory) if the system refuses a thread. Collective.
   BackgroundCopy(Mesh& mesh, std::vector<int> senders, std::vector<int> receivers,
                  std::vector<std::span<std::byte>> vectors, Duration timeout,
                  std::size_t piece_bytes = kCopyPieceBytes);
@@ -54,9 +54,11 @@ class BackgroundCopy {
   // On a sender: returns when the share is sent, at the latest at `limit`, if there is one. On other
   // ranks at once.
   void wait_until_sent(std::optional<MonotonicTime> limit = std::nullopt);
-  // Senders finish the range in transit; receivers wait for all that was sent. Throws
-  // Failure(kPeerLost) that names a rank; then the content of the receivers is undefined. Collective.
-  void close_window();
+  // Senders finish the range in transit; receivers wait for all that was sent, for which `timeout` may
+  // be another one. Throws Failure(kPeerLost) that names a rank; then the content of the receivers is
+  // undefined. Collective.
+  void close_window() { close_window(timeout_); }
+  void close_window(Duration timeout);
 
   // Whether this rank has sent, or received, all of its pieces.
   bool complete() const;
@@ -78,7 +80,7 @@ class BackgroundCopy {
   void send_frames(FrameKind kind, std::span<const std::byte> bytes, std::size_t piece);
   bool is_sending() const { return open_ && next_ < std::min(end_, pieces_.size()); }
   void throw_if_failed() const;
-  void receive_window();
+  void receive_window(Duration timeout);
   bool advance(Source& source);
   // Whether the frame of the source is complete, and counts it.
   bool open_frame(Source& source, std::span<std::byte>& payload);

@@ -262,14 +262,10 @@ const float* TrainingStep<Activation>::run_without_shards(BucketStarter& buckets
   parts.count = buckets_.back().end;
   parts.bf16_count = bf16_count_;
   parts.sum = gradient(0);
-  // Before the exchange, so that the others lose no more than the beginning of the step.
-  if (stop_requested_ && stop_requested_() == StopRequest::kLeave) {
-    throw Failure(ExitCode::kPeerLost, "this worker leaves before it has the state");
-  }
   buckets.begin_step(parts);
   buckets.start_all();
   faults_.hit("state.transfer");
-  transfer_->close_window();
+  transfer_->close_window(kLongestStep);
   optimizer_.moments_may_change();
   return parts.sum;
 }

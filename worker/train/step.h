@@ -51,8 +51,8 @@ class TrainingStep {
   std::size_t shared_bytes() const { return shared_ ? shared_->own().size_bytes() : 0; }
 
   // Runs step `step`, counted from 0. Collective. `split`: the shards of each rank, as in the
-  // reducer. `stop_requested`, called at the end of backward: what this worker asks for after the
-  // step; what the report says of that is the same on all workers. `transfer`: of weights and moments
+  // reducer. `stop_requested`, called at the end of backward, unless the rank has no shards: what
+  // this worker asks for after the step; what the report says of that is the same on all workers. `transfer`: of weights and moments
   // to ranks without shards, with an open window, which ends with the exchange; null: none. Throws
   // Failure(kPeerLost) before anything of the step has changed weights or moments, and
   // Failure(kDiverged) if the loss or the norm of the gradient is not finite. Both are sums over all

@@ -360,27 +360,40 @@ class TypedTrainer final : public Trainer {
     }
   }
 
-  // All ranks come to the same result.
-  void end_step_of_transfer(collectives::Mesh& mesh, const StepReport& report,
+  // Throws a Failure if this worker, which has no state yet, has been asked to leave for too long.
+  void leave_without_state(const TrainerHooks& hooks) {
+    if (!hooks.stop_requested || hooks.stop_requested() != StopRequest::kLeave) return;
+    const MonotonicTime now = monotonic_now();
+    if (!asked_to_leave_) asked_to_leave_ = now;
+    if (now - *asked_to_leave_ < state_.transfer_options().leave_after) return;
+    throw Failure(ExitCode::kPeerLost, "this worker leaves before it has the state");
+  }
+
+  // Whether all ranks have the state; they come to the same result.
+  bool end_step_of_transfer(collectives::Mesh& mesh, const StepReport& report,
                             ShardBalancer& balancer, std::optional<collectives::Reducer>& reducer,
                             const TrainerHooks& hooks) {
     const std::vector<int>& senders = agreement_.senders;
-    const bool sent = report.state_senders_done == std::ssize(senders);
     // A checkpoint is written by a rank that has the weights, or later.
     const bool all_use_weights =
         state_.progress().evaluation_pending() || report.step == report.total_steps;
-    const bool all_leave = report.leaving == std::ssize(senders);
-    if (!sent && !all_use_weights && all_leave && senders.front() == 0) {
-      // The rest would take time of what a process has to stop. Rank 0 writes the state.
-      state_.abandon_transfer();
-      return;
+    if (report.state_senders_done == std::ssize(senders)) {
+      state_.finish_transfer();
+    } else if (all_use_weights || report.stop_requested) {
+      // The rest may take longer than the processes have to stop. Rank 0 writes the state.
+      const bool all_leave = report.leaving == std::ssize(senders) && senders.front() == 0;
+      const bool is_limited = all_leave && !all_use_weights;
+      const auto limit =
+          is_limited ? std::optional(state_.transfer_options().leave_after) : std::nullopt;
+      if (!state_.send_rest(mesh, limit)) return false;
+    } else {
+      return false;
     }
-    if (!sent && !all_use_weights && !report.stop_requested) return;
-    state_.finish_transfer(sent);
     balancer.set_split(collectives::even_split(mesh.world(), shards_));
     start_reducer(mesh, balancer.split(), reducer);
     if (hooks.on_state_sent) hooks.on_state_sent();
     if (hooks.on_speeds) hooks.on_speeds({balancer.speeds(), balancer.split()});
+    return true;
   }
 
   Outcome run_steps(collectives::Mesh& mesh, const TrainerHooks& hooks, MonotonicTime begin) {
@@ -407,6 +420,7 @@ class TypedTrainer final : public Trainer {
       if (progress.step() >= job_.schedule.total_steps) return Outcome::kComplete;
       if (stop) return Outcome::kStopped;
       progress.begin_step();
+      if (state_.receives()) leave_without_state(hooks);
       if (state_.transfer() != nullptr) state_.open_transfer_window();
       const StepReport report = step_->run(progress.step(), mesh, *reducer, balancer.split(),
                                            hooks.stop_requested, state_.transfer());
@@ -415,10 +429,10 @@ class TypedTrainer final : public Trainer {
       // All workers have the same weights and come to the same result.
       const bool weights_used = progress.evaluation_pending() || progress.checkpoint_due() ||
                                 stop || progress.step() == job_.schedule.total_steps;
-      if (state_.transfer() != nullptr) {
-        end_step_of_transfer(mesh, report, balancer, reducer, hooks);
-      }
-      if (weights_used && state_.position().complete() && !weights_are_finite()) {
+      const bool all_have_state = state_.transfer() == nullptr ||
+                                  end_step_of_transfer(mesh, report, balancer, reducer, hooks);
+      // Otherwise a rank that writes a checkpoint checks them.
+      if (weights_used && all_have_state && !weights_are_finite()) {
         throw diverged(report, "a weight is not finite");
       }
       state_.poll_checkpoint();
@@ -444,6 +458,7 @@ class TypedTrainer final : public Trainer {
   std::optional<TrainingStep<Activation>> step_;  // with do_train
   int shards_ = 1;                                // virtual shards of the global batch
   std::int64_t finite_step_ = -1;                 // the weights after this step are finite
+  std::optional<MonotonicTime> asked_to_leave_;   // as a receiver
   elastic::StateAgreement agreement_;  // of the transfer that restore() has left to the steps
   collectives::HostPlan hosts_;        // of this membership epoch
 };

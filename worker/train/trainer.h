@@ -27,7 +27,7 @@ namespace tilewright::train {
 // Each may be empty.
 struct TrainerHooks {
   std::function<void(const StepReport&, const Rates&)> on_step;  // called after each step
-  // Called once per step, at the end of backward.
+  // Called once per step, at the end of backward; of a worker that has no state yet, before the step.
   std::function<StopRequest()> stop_requested;
   // Called before the first step and whenever a rank has become slow or has recovered, or shards
   // have moved.

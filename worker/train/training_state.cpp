@@ -257,13 +257,16 @@ void TrainingState<Activation>::restore_from_memory(collectives::Mesh& mesh,
       mesh, agreement.senders.front(), receives_ ? std::string() : progress_.encode(),
       kMaxStateBytes, collective_deadline());
   if (receives_) progress_.decode(text);
-  // An evaluation that is due needs all weights. A checkpoint does not: a new rank 0 makes up for it.
+  // An evaluation that is due needs all weights. A checkpoint does not, because a new rank 0 makes up
+  // for it, unless it is that of the best model. --save_strategy may differ between ranks.
+  const bool may_be_best =
+      progress_.step() > 0 && progress_.trainer_state().best_global_step == progress_.step();
   const bool in_background = from.in_background && !progress_.evaluation_pending() &&
-                             progress_.step() < job_.schedule.total_steps;
+                             !may_be_best && progress_.step() < job_.schedule.total_steps;
   const bool complete = start_transfer(mesh, from, in_background);
   restored.bytes = transfer_->bytes();
   restored.in_background = !complete;
-  if (complete) finish_transfer(true);
+  if (complete) finish_transfer();
 }
 
 template <typename Activation>
@@ -273,7 +276,7 @@ bool TrainingState<Activation>::start_transfer(collectives::Mesh& mesh, const Re
                     from.agreement.senders, from.agreement.receivers,
                     std::vector{bytes_of(model_.parameters()), bytes_of(optimizer_.exp_avg()),
                                 bytes_of(optimizer_.exp_avg_sq())},
-                    kLongestStep, from.transfer.piece_bytes);
+                    kCollectiveTimeout, from.transfer.piece_bytes);
   share_ = 0;
   transfer_options_ = from.transfer;
   std::optional<MonotonicTime> limit;
@@ -287,7 +290,11 @@ bool TrainingState<Activation>::start_transfer(collectives::Mesh& mesh, const Re
     transfer_->close_window();
     faults_.hit("state.transfer");
   }
-  if (!limit) return true;
+  return !limit || is_transfer_complete(mesh);
+}
+
+template <typename Activation>
+bool TrainingState<Activation>::is_transfer_complete(collectives::Mesh& mesh) const {
   constexpr std::string_view kIncomplete = "incomplete";
   const auto said = collectives::all_gather(mesh, transfer_->complete() ? "" : kIncomplete,
                                             kIncomplete.size(), collective_deadline());
@@ -301,17 +308,26 @@ void TrainingState<Activation>::open_transfer_window() {
 }
 
 template <typename Activation>
-void TrainingState<Activation>::finish_transfer(bool sent) {
-  if (!sent) {
-    transfer_->open_window();
-    transfer_->wait_until_sent();
-    transfer_->close_window();
-  }
+void TrainingState<Activation>::finish_transfer() {
   TW_CHECK(transfer_->complete(), "a transfer of {} bytes is not complete", transfer_->bytes());
   transfer_.reset();
   if (!receives_) return;
+  optimizer_.moments_may_change();
   model_.pack_weights();
   complete_ = true;
+}
+
+template <typename Activation>
+bool TrainingState<Activation>::send_rest(collectives::Mesh& mesh, std::optional<Duration> limit) {
+  transfer_->open_window();
+  transfer_->wait_until_sent(limit ? std::optional(monotonic_now() + *limit) : std::nullopt);
+  transfer_->close_window();
+  if (limit && !is_transfer_complete(mesh)) {
+    abandon_transfer();
+    return false;
+  }
+  finish_transfer();
+  return true;
 }
 
 template <typename Activation>

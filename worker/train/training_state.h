@@ -33,6 +33,10 @@ struct TransferOptions {
   Duration stall = std::chrono::milliseconds(400);
   std::size_t piece_bytes = collectives::kCopyPieceBytes;
   double share_per_step = 1;  // of the state, at most
+  // A new worker that must stop meanwhile has the state after this time, and leaves like the others, or
+  // it leaves in a step, which the others run again. If all that have the state stop, it gets it in this
+  // time or not at all.
+  Duration leave_after = std::chrono::seconds(5);
 };
 
 // What a training is restored from at the beginning of a membership epoch.
@@ -102,8 +106,12 @@ class TrainingState {
   bool receives() const { return transfer_ && receives_; }
   // Before a step, which closes the window before AdamW.
   void open_transfer_window();
-  // After a step. `sent`: all of it is; else the rest is sent now. Collective.
-  void finish_transfer(bool sent);
+  // After a step that has sent all of it.
+  void finish_transfer();
+  // After another step: sends the rest, for at most `limit`, if that is given. Whether all have the
+  // state now; if not, the receivers have none. Collective.
+  bool send_rest(collectives::Mesh& mesh, std::optional<Duration> limit);
+  const TransferOptions& transfer_options() const { return transfer_options_; }
   // Before its mesh is destroyed: receivers have no state.
   void abandon_transfer() { transfer_.reset(); }
   // Copies a complete state, and continues from a copy, of the same parameters.
@@ -195,6 +203,8 @@ class TrainingState {
   // False: rank 0 has found no checkpoint to read, and there is a state in memory. Collective.
   bool restore_from_storage(collectives::Mesh& mesh, const RestoreFrom& from);
   void restore_from_memory(collectives::Mesh& mesh, const RestoreFrom& from, Restored& restored);
+  // Whether this is so on all ranks. Collective.
+  bool is_transfer_complete(collectives::Mesh& mesh) const;
   // Between two steps. True: all ranks have the state.
   bool start_transfer(collectives::Mesh& mesh, const RestoreFrom& from, bool in_background);
   checkpoint::TrainingTensors tensors() const;

@@ -640,18 +640,18 @@ TEST_F(BackgroundTransferTest, IsCompleteBeforeAnEvaluation) {
 
 // A checkpoint is due while rank 0 has no weights.
 TEST_F(BackgroundTransferTest, ANewRank0MakesUpForACheckpoint) {
-  job_ = make_job({"--max_steps=20", "--save_strategy=steps", "--save_steps=4"});
+  job_ = make_job(
+      {"--max_steps=20", "--save_strategy=steps", "--save_steps=4", "--save_total_limit=20"});
   transfer_.share_per_step = 0.3;
   const auto a = make_worker(), b = make_worker(), c = make_worker();
   collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 3));
   c->trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 1}));
-  collectives::expect_no_errors(run_epoch({c.get(), a.get(), b.get()}, 8));
-  EXPECT_THAT(state_sent_,
-              ::testing::ElementsAre(::testing::AllOf(::testing::Ge(6), ::testing::Le(8))));
+  collectives::expect_no_errors(run_epoch({c.get(), a.get(), b.get()}, 19));
+  ASSERT_THAT(state_sent_, ::testing::ElementsAre(::testing::Ge(6)));
   c->trainer->finish_checkpoint(std::chrono::minutes(1));
-  EXPECT_THAT(
-      checkpoints(),
-      ::testing::ElementsAre(fmt::format("checkpoint-{}", state_sent_.front()), "checkpoint-8"));
+  EXPECT_THAT(checkpoints(),
+              AllOf(::testing::Contains(fmt::format("checkpoint-{}", state_sent_.front())),
+                    ::testing::Not(::testing::Contains("checkpoint-4"))));
 }
 
 // An evaluation that is due before the next step needs the weights of all, a checkpoint does not.
@@ -721,18 +721,38 @@ TEST_F(BackgroundTransferTest, RowsOfWordsArriveAfterStepsThatDoNotHaveThem) {
            << "\n";
     }
   }
-  job_ = make_job(
-      {"--max_steps=40", "--train_file=" + (directory_.path() / "more_rows.json").string()});
-  const auto one = make_worker();
-  collectives::expect_no_errors(run_epoch({one.get()}, 40));
-  const auto a = make_worker(), b = make_worker(), c = make_worker();
-  transfer_.share_per_step = 0.5;  // a pass over the data has three steps
-  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 7));
-  collectives::expect_no_errors(run_epoch({c.get(), a.get(), b.get()}, 39));
-  EXPECT_THAT(state_sent_, ::testing::ElementsAre(::testing::Ge(9)));
-  collectives::expect_no_errors(run_epoch({c.get()}, 40));
-  EXPECT_TRUE(weights(*c) == weights(*one));
-  EXPECT_TRUE(c->trainer->save_state().exp_avg == one->trainer->save_state().exp_avg);
+  const std::string more_rows = "--train_file=" + (directory_.path() / "more_rows.json").string();
+  // A pass over the data has three steps. The rest arrives in a step, before an evaluation or before
+  // an end of the epoch.
+  struct Variant {
+    double share_per_step;
+    std::vector<std::string> flags;
+    std::int64_t last_step;
+    std::vector<int> next;  // 0: a, 1: b, 2: c
+  };
+  const std::vector<std::string> evaluates = {"--do_train", "--do_eval", "--eval_strategy=steps",
+                                              "--eval_steps=8"};
+  for (const Variant& variant : {Variant{0.5, {}, 39, {2}}, Variant{0.01, evaluates, 39, {2}},
+                                 Variant{0.01, {}, 8, {2, 1}}}) {
+    std::vector<std::string> flags = variant.flags;
+    flags.insert(flags.end(), {"--max_steps=40", more_rows});
+    job_ = make_job(flags);
+    const auto one = make_worker();
+    collectives::expect_no_errors(run_epoch({one.get()}, 40));
+    const auto a = make_worker(), b = make_worker(), c = make_worker();
+    transfer_.share_per_step = variant.share_per_step;
+    collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 7));
+    state_sent_.clear();
+    collectives::expect_no_errors(run_epoch({c.get(), a.get(), b.get()}, variant.last_step));
+    EXPECT_THAT(state_sent_, ::testing::ElementsAre(variant.share_per_step < 0.1
+                                                        ? ::testing::Matcher<std::int64_t>(8)
+                                                        : ::testing::Ge(9)));
+    std::vector<Worker*> next;
+    for (const int index : variant.next) next.push_back((index == 1 ? b : c).get());
+    collectives::expect_no_errors(run_epoch(next, 40));
+    EXPECT_TRUE(weights(*c) == weights(*one));
+    EXPECT_TRUE(c->trainer->save_state().exp_avg == one->trainer->save_state().exp_avg);
+  }
 }
 
 // The receiver learns of it in the same step.
@@ -751,35 +771,97 @@ TEST_F(BackgroundTransferTest, AllWorkersLearnThatTheTrainingDiverges) {
   EXPECT_EQ(errors, std::vector<std::string>(3, expected));
 }
 
-// A receiver that must stop leaves at once, and the others have lost nothing.
-TEST_F(BackgroundTransferTest, AReceiverLeavesBeforeTheStep) {
+// A receiver that must stop and does not get the state in time; the others have lost nothing.
+TEST_F(BackgroundTransferTest, AReceiverLeavesInAStep) {
   const auto a = make_worker(), b = make_worker(), c = make_worker();
   transfer_.share_per_step = 0.1;
+  transfer_.leave_after = {};
   collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
-  std::vector<std::string> errors = train_with_requests(
+  const std::vector<std::string> errors = train_with_requests(
       {a.get(), b.get(), c.get()}, {StopRequest::kNone, StopRequest::kNone, StopRequest::kLeave});
   EXPECT_THAT(errors, ::testing::Each(::testing::Not(IsEmpty())));
   EXPECT_THAT(errors[2], HasSubstr("this worker leaves before it has the state"));
   EXPECT_EQ(a->trainer->position(), (elastic::TrainingPosition{2, 0}));
 }
 
-// Rank 0 can write the state at once.
+TEST_F(BackgroundTransferTest, AReceiverThatHasTheStateInTimeLeavesLikeTheOthers) {
+  job_ = make_job({"--max_steps=40"});
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  transfer_.share_per_step = 0.3;
+  collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
+  collectives::expect_no_errors(train_with_requests(
+      {a.get(), b.get(), c.get()}, {StopRequest::kNone, StopRequest::kNone, StopRequest::kLeave}));
+  EXPECT_TRUE(c->trainer->position().complete());
+}
+
+// If the rest takes too long. Rank 0 can write the state at once.
 TEST_F(BackgroundTransferTest, IsAbandonedIfAllThatHaveTheStateLeave) {
   transfer_.share_per_step = 0.1;
   for (const bool rank0_sends : {true, false}) {
-    const auto a = make_worker(), b = make_worker(), c = make_worker();
-    collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
-    std::vector<Worker*> workers = {a.get(), b.get(), c.get()};
-    std::vector<StopRequest> requests = {StopRequest::kLeave, StopRequest::kLeave,
-                                         StopRequest::kNone};
-    if (!rank0_sends) {
-      std::ranges::reverse(workers);
-      std::ranges::reverse(requests);
+    for (const bool in_time : {true, false}) {
+      transfer_.leave_after = in_time ? std::chrono::minutes(1) : Duration{};
+      const auto a = make_worker(), b = make_worker(), c = make_worker();
+      collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
+      std::vector<Worker*> workers = {a.get(), b.get(), c.get()};
+      std::vector<StopRequest> requests = {StopRequest::kLeave, StopRequest::kLeave,
+                                           StopRequest::kNone};
+      if (!rank0_sends) {
+        std::ranges::reverse(workers);
+        std::ranges::reverse(requests);
+      }
+      collectives::expect_no_errors(train_with_requests(workers, requests));
+      EXPECT_EQ(a->trainer->position(), (elastic::TrainingPosition{3, 0}));
+      EXPECT_EQ(c->trainer->position().complete(), !rank0_sends || in_time);
     }
-    collectives::expect_no_errors(train_with_requests(workers, requests));
-    EXPECT_EQ(a->trainer->position(), (elastic::TrainingPosition{3, 0}));
-    EXPECT_EQ(c->trainer->position().complete(), !rank0_sends);
   }
+}
+
+// Rank 0 is lost after an evaluation and before it has written the best model; its replacement is to.
+TEST_F(BackgroundTransferTest, DoesNotDelayTheCheckpointOfTheBestModel) {
+  job_ = make_job({"--do_train", "--do_eval", "--eval_strategy=steps", "--eval_steps=3",
+                   "--save_strategy=steps", "--save_steps=3", "--load_best_model_at_end"});
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  collectives::expect_no_errors(collectives::run_ranks(2, [&](collectives::Mesh& mesh) {
+    Trainer& trainer = mesh.rank() == 0 ? *a->trainer : *b->trainer;
+    trainer.begin_epoch(mesh);
+    trainer.restore(mesh, {});
+    TrainerHooks hooks;
+    hooks.on_evaluation = [](const EvaluationResult&) {
+      throw Failure(ExitCode::kPeerLost, "rank 0 is lost");
+    };
+    EXPECT_THROW(trainer.train(mesh, hooks), Failure);
+  }));
+  c->trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 1}));
+  collectives::expect_no_errors(run_epoch({c.get(), a.get(), b.get()}, 4));
+  EXPECT_FALSE(in_background_);
+  EXPECT_THAT(checkpoints(), ::testing::Contains("checkpoint-3"));
+}
+
+// At a step that writes a checkpoint while a rank has no weights.
+TEST_F(BackgroundTransferTest, RanksDoNotDifferAboutInfiniteWeights) {
+  set_weights("classifier.weight", {1e35f});
+  std::vector<std::string> flags = kDiverging;
+  flags.emplace_back("--save_steps=1");
+  job_ = make_job(flags);
+  const auto a = make_worker(), b = make_worker(), c = make_worker();
+  a->trainer->set_output(checkpoint::acquire_output_dir(output_, {"uid-1", 1}));
+  transfer_.share_per_step = 0.01;
+  const std::vector<std::string> first = collectives::run_ranks(2, [&](collectives::Mesh& mesh) {
+    Trainer& trainer = mesh.rank() == 0 ? *a->trainer : *b->trainer;
+    trainer.begin_epoch(mesh);
+    trainer.restore(mesh, {});
+    TrainerHooks hooks;
+    hooks.stop_requested = [] {
+      throw Failure(ExitCode::kPeerLost, "a worker joins");
+      return StopRequest::kNone;
+    };
+    trainer.train(mesh, hooks);
+  });
+  EXPECT_EQ(a->trainer->position(), (elastic::TrainingPosition{0, 0}));
+  const std::vector<std::string> errors = run_epoch({a.get(), b.get(), c.get()}, 60);
+  EXPECT_TRUE(in_background_);
+  EXPECT_THAT(errors, ::testing::Each(HasSubstr("expected a finite number")));
+  EXPECT_EQ(errors[2], errors[0]);
 }
 
 // A worker that has had only a part begins again, and the others are where they were.
