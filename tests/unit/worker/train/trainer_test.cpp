@@ -557,6 +557,7 @@ class BackgroundTransferTest : public MemoryTest {
   std::vector<std::string> train_with_requests(const std::vector<Worker*>& workers,
                                                const std::vector<StopRequest>& requests) {
     std::vector<elastic::StateReport> reports;
+    reports.reserve(workers.size());
     for (const Worker* worker : workers) {
       reports.push_back({"settings", worker->trainer->position(), -1});
     }
