@@ -113,6 +113,7 @@ class TypedTrainer final : public Trainer {
     RestoreFrom with = from;
     with.in_background = mesh.background() != nullptr && allows_background(from.agreement);
     const Restored restored = state_.restore(mesh, with);
+    not_asked_at_.reset();
     if (restored.in_background) agreement_ = from.agreement;
     return restored;
   }
@@ -352,7 +353,7 @@ class TypedTrainer final : public Trainer {
     if (!state_.position().complete()) return;
     // A failed checkpoint, which only rank 0 knows, is not tried again with infinite weights.
     if (mesh.rank() != 0 || !state_.save_due(monotonic_now()) || !weights_are_finite()) return;
-    memory_estimate_.checkpoint_copy = state_.reserve_checkpoint_copy();
+    reserve_checkpoint_copy();
     if (mesh.world() > 1 && state_.must_save_now()) {
       state_.save_checkpoint(mesh.epoch());
     } else {
@@ -360,12 +361,18 @@ class TypedTrainer final : public Trainer {
     }
   }
 
-  // Throws a Failure if this worker, which has no state yet, has been asked to leave for too long.
+  // Not during a transfer, after which the ranks need more gradient buffers.
+  void reserve_checkpoint_copy() {
+    if (state_.transfer() != nullptr) return;
+    memory_estimate_.checkpoint_copy = state_.reserve_checkpoint_copy();
+  }
+
+  // Throws a Failure if this worker, which has no state yet, may have been asked to leave for too long.
   void leave_without_state(const TrainerHooks& hooks) {
-    if (!hooks.stop_requested || hooks.stop_requested() != StopRequest::kLeave) return;
     const MonotonicTime now = monotonic_now();
-    if (!asked_to_leave_) asked_to_leave_ = now;
-    if (now - *asked_to_leave_ < state_.transfer_options().leave_after) return;
+    const bool leaves = hooks.stop_requested && hooks.stop_requested() == StopRequest::kLeave;
+    if (!leaves || !not_asked_at_) not_asked_at_ = now;
+    if (!leaves || now - *not_asked_at_ < state_.transfer_options().leave_after) return;
     throw Failure(ExitCode::kPeerLost, "this worker leaves before it has the state");
   }
 
@@ -380,12 +387,14 @@ class TypedTrainer final : public Trainer {
     if (report.state_senders_done == std::ssize(senders)) {
       state_.finish_transfer();
     } else if (all_use_weights || report.stop_requested) {
-      // The rest may take longer than the processes have to stop. Rank 0 writes the state.
-      const bool all_leave = report.leaving == std::ssize(senders) && senders.front() == 0;
-      const bool is_limited = all_leave && !all_use_weights;
+      // The rest may take longer than processes have to stop.
       const auto limit =
-          is_limited ? std::optional(state_.transfer_options().leave_after) : std::nullopt;
-      if (!state_.send_rest(mesh, limit)) return false;
+          report.leaving > 0 ? std::optional(state_.transfer_options().leave_after) : std::nullopt;
+      if (!state_.send_rest(mesh, limit)) {
+        if (senders.front() == 0 && !all_use_weights) return false;  // rank 0 writes if it must
+        // A rank that has the state writes after the end of the epoch.
+        throw Failure(ExitCode::kPeerLost, "workers leave before all have the state");
+      }
     } else {
       return false;
     }
@@ -436,7 +445,7 @@ class TypedTrainer final : public Trainer {
         throw diverged(report, "a weight is not finite");
       }
       state_.poll_checkpoint();
-      if (mesh.rank() == 0) memory_estimate_.checkpoint_copy = state_.reserve_checkpoint_copy();
+      if (mesh.rank() == 0) reserve_checkpoint_copy();
       const Rates rates = meter.add(report, monotonic_now());
       if (hooks.on_step) hooks.on_step(report, rates);
       if (balancer.add(step_->costs())) balance(mesh, balancer, reducer, hooks);
@@ -458,7 +467,7 @@ class TypedTrainer final : public Trainer {
   std::optional<TrainingStep<Activation>> step_;  // with do_train
   int shards_ = 1;                                // virtual shards of the global batch
   std::int64_t finite_step_ = -1;                 // the weights after this step are finite
-  std::optional<MonotonicTime> asked_to_leave_;   // as a receiver
+  std::optional<MonotonicTime> not_asked_at_;     // to leave, in this epoch, as a receiver
   elastic::StateAgreement agreement_;  // of the transfer that restore() has left to the steps
   collectives::HostPlan hosts_;        // of this membership epoch
 };

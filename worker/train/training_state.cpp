@@ -319,8 +319,10 @@ void TrainingState<Activation>::finish_transfer() {
 
 template <typename Activation>
 bool TrainingState<Activation>::send_rest(collectives::Mesh& mesh, std::optional<Duration> limit) {
-  transfer_->open_window();
-  transfer_->wait_until_sent(limit ? std::optional(monotonic_now() + *limit) : std::nullopt);
+  if (!limit || *limit > Duration::zero()) {
+    transfer_->open_window();
+    transfer_->wait_until_sent(limit ? std::optional(monotonic_now() + *limit) : std::nullopt);
+  }
   transfer_->close_window();
   if (limit && !is_transfer_complete(mesh)) {
     abandon_transfer();

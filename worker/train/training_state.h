@@ -33,9 +33,9 @@ struct TransferOptions {
   Duration stall = std::chrono::milliseconds(400);
   std::size_t piece_bytes = collectives::kCopyPieceBytes;
   double share_per_step = 1;  // of the state, at most
-  // A new worker that must stop meanwhile has the state after this time, and leaves like the others, or
-  // it leaves in a step, which the others run again. If all that have the state stop, it gets it in this
-  // time or not at all.
+  // A new worker that must stop meanwhile has the state after this time and leaves like the others, or
+  // leaves in a step, which the others run again. If a worker that has the state leaves, the new ones
+  // get it in this time or not at all.
   Duration leave_after = std::chrono::seconds(5);
 };
 

@@ -795,25 +795,44 @@ TEST_F(BackgroundTransferTest, AReceiverThatHasTheStateInTimeLeavesLikeTheOthers
   EXPECT_TRUE(c->trainer->position().complete());
 }
 
-// If the rest takes too long. Rank 0 can write the state at once.
-TEST_F(BackgroundTransferTest, IsAbandonedIfAllThatHaveTheStateLeave) {
+// If the rest takes too long for workers that leave. Rank 0 can write the state at once; if it has none,
+// another worker does after the end of the epoch.
+TEST_F(BackgroundTransferTest, IsAbandonedIfWorkersThatHaveTheStateLeave) {
   transfer_.share_per_step = 0.1;
-  for (const bool rank0_sends : {true, false}) {
-    for (const bool in_time : {true, false}) {
-      transfer_.leave_after = in_time ? std::chrono::minutes(1) : Duration{};
-      const auto a = make_worker(), b = make_worker(), c = make_worker();
-      collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
-      std::vector<Worker*> workers = {a.get(), b.get(), c.get()};
-      std::vector<StopRequest> requests = {StopRequest::kLeave, StopRequest::kLeave,
-                                           StopRequest::kNone};
-      if (!rank0_sends) {
-        std::ranges::reverse(workers);
-        std::ranges::reverse(requests);
-      }
-      collectives::expect_no_errors(train_with_requests(workers, requests));
-      EXPECT_EQ(a->trainer->position(), (elastic::TrainingPosition{3, 0}));
-      EXPECT_EQ(c->trainer->position().complete(), !rank0_sends || in_time);
+  using enum StopRequest;
+  struct Variant {
+    std::vector<StopRequest> requests;  // of a, b and c
+    bool rank0_sends;
+    bool evaluates;
+    bool in_time;
+  };
+  for (const Variant& variant : {Variant{{kLeave, kLeave, kNone}, true, false, true},
+                                 Variant{{kLeave, kLeave, kNone}, true, false, false},
+                                 Variant{{kLeave, kLeave, kNone}, false, false, true},
+                                 Variant{{kLeave, kLeave, kNone}, false, false, false},
+                                 Variant{{kLeave, kNone, kNone}, true, false, false},
+                                 Variant{{kLeave, kNone, kNone}, true, true, false}}) {
+    job_ = variant.evaluates
+               ? make_job({"--do_train", "--do_eval", "--eval_strategy=steps", "--eval_steps=3"})
+               : make_job();
+    transfer_.leave_after = variant.in_time ? std::chrono::minutes(1) : Duration{};
+    const auto a = make_worker(), b = make_worker(), c = make_worker();
+    collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 2));
+    std::vector<Worker*> workers = {a.get(), b.get(), c.get()};
+    std::vector<StopRequest> requests = variant.requests;
+    if (!variant.rank0_sends) {
+      std::ranges::reverse(workers);
+      std::ranges::reverse(requests);
     }
+    const std::vector<std::string> errors = train_with_requests(workers, requests);
+    if (variant.in_time || (variant.rank0_sends && !variant.evaluates)) {
+      collectives::expect_no_errors(errors);
+    } else {
+      EXPECT_THAT(errors, ::testing::Each(HasSubstr("workers leave before all have the state")));
+    }
+    EXPECT_EQ(a->trainer->position().step, 3);
+    EXPECT_TRUE(b->trainer->can_save());
+    EXPECT_EQ(c->trainer->position().complete(), variant.in_time);
   }
 }
 
