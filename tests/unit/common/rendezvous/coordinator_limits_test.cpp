@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "tests/unit/common/rendezvous/coordinator_fixtures.h"
@@ -163,6 +164,11 @@ net::Socket connect_with_small_buffers(const Server& server) {
   const int receive_buffer = 4096, segment = 536;
   EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer), 0);
   EXPECT_EQ(setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment), 0);
+  // From an address of its own: the kernel takes more for addresses to which it has seen reordering.
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 98);
+  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&own), sizeof own), 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(server.address().port);
@@ -194,10 +200,11 @@ TEST(Coordinator, AJobWhoseMembersReadLateKeepsItsMembers) {
     members.back()->send(encode(ClientMessage(join)));
   }
   ASSERT_TRUE(eventually(*server, [](const Snapshot& s) { return s.epoch == 1; }));
-  const std::size_t before = server->usage().buffered_bytes;
   EXPECT_EQ(server->rejections().at("job_buffers"), 0u);
+  std::size_t most = 0;
   for (int i = 0; i < kWorld; ++i) {
     const auto message = decode_server_message(members[static_cast<std::size_t>(i)]->receive());
+    most = std::max(most, server->usage().buffered_bytes);
     ASSERT_TRUE(message.ok()) << message.error().message;
     const auto& assignment = std::get<Assignment>(*message);
     EXPECT_EQ(assignment.rank, i);
@@ -205,7 +212,7 @@ TEST(Coordinator, AJobWhoseMembersReadLateKeepsItsMembers) {
   }
   // Some administrators set buffers that take a whole assignment.
   if (send_buffer_bytes() > kWorld * host.size() / 2) return;
-  EXPECT_LT(server->usage().buffered_bytes + kWorld * host.size(), before)
+  EXPECT_LT(server->usage().buffered_bytes + kWorld * host.size(), most)
       << "nothing waited to be sent";
 }
 
