@@ -37,9 +37,9 @@ inline constexpr std::size_t kCopyPieceBytes = std::size_t{1} << 19;
 class BackgroundCopy {
  public:
   // Ranks, order and sizes are equal on all ranks, and each rank is a sender, a receiver or neither.
-  // All vectors have the same size. Senders take the pieces in turns. Until the object is destroyed, nothing else uses the
-  // links of `mesh` while a window is open. An operation fails if nothing is transferred for `timeout`.
-  // Throws Failure(kMemory) if the system refuses a thread. Collective.
+  // All vectors have the same size. Senders take the pieces in turns. Until the object is destroyed,
+  // nothing else uses the links of `mesh` while a window is open. An operation fails if nothing is
+  // transferred for `timeout`. Throws Failure(kMemory) if the system refuses a thread. Collective.
   BackgroundCopy(Mesh& mesh, std::vector<int> senders, std::vector<int> receivers,
                  std::vector<std::span<std::byte>> vectors, Duration timeout,
                  std::size_t piece_bytes = kCopyPieceBytes);
