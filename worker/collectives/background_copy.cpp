@@ -95,7 +95,7 @@ void BackgroundCopy::close_window(Duration timeout) {
     std::unique_lock lock(mutex_);
     open_ = false;
     changed_.wait(lock, [this] { return failure_ || !in_transit_; });  // a piece has a deadline
-    throw_if_failed();
+    if (failure_) throw Failure(*failure_);
   }
   send_frames(FrameKind::kPause, {}, next_);
 }
@@ -106,10 +106,6 @@ bool BackgroundCopy::complete() const {
   if (!thread_.joinable()) return true;
   const std::lock_guard lock(mutex_);
   return next_ >= pieces_.size();
-}
-
-void BackgroundCopy::throw_if_failed() const {
-  if (failure_) throw Failure(*failure_);
 }
 
 std::size_t BackgroundCopy::after(std::size_t piece) const {

@@ -79,7 +79,6 @@ class BackgroundCopy {
   void send_pieces();
   void send_frames(FrameKind kind, std::span<const std::byte> bytes, std::size_t piece);
   bool is_sending() const { return open_ && next_ < std::min(end_, pieces_.size()); }
-  void throw_if_failed() const;
   void receive_window(Duration timeout);
   bool advance(Source& source);
   // Whether the frame of the source is complete, and counts it.

@@ -75,6 +75,12 @@ std::vector<std::string> all_gather(Mesh& mesh, std::string_view text, std::size
   return result;
 }
 
+bool all_of_ranks(Mesh& mesh, bool own, MonotonicTime deadline) {
+  constexpr std::string_view kNo = "no";
+  const auto said = all_gather(mesh, own ? "" : kNo, kNo.size(), deadline);
+  return std::ranges::all_of(said, [](const std::string& one) { return one.empty(); });
+}
+
 std::vector<std::vector<bool>> all_gather_bits(Mesh& mesh, const std::vector<bool>& bits,
                                                MonotonicTime deadline) {
   const auto world = static_cast<std::size_t>(mesh.world());

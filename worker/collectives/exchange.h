@@ -34,6 +34,9 @@ std::vector<std::string> gather(Mesh& mesh, int root, std::string_view text, std
 std::vector<std::string> all_gather(Mesh& mesh, std::string_view text, std::size_t max_bytes,
                                     MonotonicTime deadline);
 
+// Whether this is so on all ranks.
+bool all_of_ranks(Mesh& mesh, bool own, MonotonicTime deadline);
+
 // Returns the bits of all ranks, by rank; each rank has one for every rank.
 std::vector<std::vector<bool>> all_gather_bits(Mesh& mesh, const std::vector<bool>& bits,
                                                MonotonicTime deadline);

@@ -1,4 +1,5 @@
-// Builds the streams of a mesh: build_mesh(), add_streams(), add_background(). Each connection is set up as follows:
+// Builds the streams of a mesh: build_mesh(), add_streams(), add_background(). Each connection is set
+// up as follows:
 //
 //   lower rank (server)                          higher rank (client)
 //     | <--------------------------------------- connects -- |

@@ -29,7 +29,6 @@
 namespace tilewright::train {
 namespace {
 
-constexpr char kLeaves[] = "leaves";       // a worker's report at a step boundary
 constexpr const char* kResume = "resume";  // rank 0's answer: the output directory is this job's
 
 // Whether a failure ends only the membership epoch: a peer was lost, or a newer process writes to
@@ -382,10 +381,8 @@ class TrainingRun {
       departure.all_leave = true;
     } else {
       try {
-        const auto said = collectives::all_gather(mesh, departure.leaves ? kLeaves : "",
-                                                  sizeof kLeaves, collective_deadline());
         departure.all_leave =
-            std::ranges::all_of(said, [](const std::string& one) { return !one.empty(); });
+            collectives::all_of_ranks(mesh, departure.leaves, collective_deadline());
       } catch (const Failure&) {
         if (!session_.epoch_ended()) throw;
       }

@@ -100,11 +100,8 @@ class TypedTrainer final : public Trainer {
     if (!allows_background(agreement)) return false;
     // The numbers of planned buffers differ if --max_workers does.
     const auto split = collectives::even_split_without(agreement.receivers, mesh.world(), shards_);
-    constexpr std::string_view kLacksBuffers = "lacks buffers";
-    const bool lacks = gradients_for(split, mesh.rank()) > step_->gradient_buffers();
-    const auto said = collectives::all_gather(mesh, lacks ? kLacksBuffers : "",
-                                              kLacksBuffers.size(), collective_deadline());
-    return std::ranges::all_of(said, [](const std::string& one) { return one.empty(); });
+    const bool has_buffers = gradients_for(split, mesh.rank()) <= step_->gradient_buffers();
+    return collectives::all_of_ranks(mesh, has_buffers, collective_deadline());
   }
   elastic::TrainingPosition position() const override { return state_.position(); }
   bool can_save() const override { return state_.can_save(); }

@@ -66,19 +66,12 @@ void require_step(std::int64_t required, std::int64_t found, const std::string& 
 
 std::span<std::byte> bytes_of(std::span<float> values) { return std::as_writable_bytes(values); }
 
-// Calls body(piece) for consecutive pieces of `values`; see kPieceElements.
-template <typename Body>
-void for_pieces(std::span<float> values, Body&& body) {
-  for (std::size_t begin = 0; begin < values.size(); begin += kPieceElements) {
-    body(values.subspan(begin, std::min(kPieceElements, values.size() - begin)));
-  }
-}
-
-// From rank 0 to all. Collective.
+// From rank 0 to all, in pieces; see kPieceElements. Collective.
 void broadcast_values(collectives::Mesh& mesh, std::span<float> values) {
-  for_pieces(values, [&](std::span<float> piece) {
+  for (std::size_t begin = 0; begin < values.size(); begin += kPieceElements) {
+    const auto piece = values.subspan(begin, std::min(kPieceElements, values.size() - begin));
     collectives::broadcast(mesh, 0, bytes_of(piece), collective_deadline());
-  });
+  }
 }
 
 }  // namespace
@@ -290,15 +283,7 @@ bool TrainingState<Activation>::start_transfer(collectives::Mesh& mesh, const Re
     transfer_->close_window();
     faults_.hit("state.transfer");
   }
-  return !limit || is_transfer_complete(mesh);
-}
-
-template <typename Activation>
-bool TrainingState<Activation>::is_transfer_complete(collectives::Mesh& mesh) const {
-  constexpr std::string_view kIncomplete = "incomplete";
-  const auto said = collectives::all_gather(mesh, transfer_->complete() ? "" : kIncomplete,
-                                            kIncomplete.size(), collective_deadline());
-  return std::ranges::all_of(said, [](const std::string& one) { return one.empty(); });
+  return !limit || collectives::all_of_ranks(mesh, transfer_->complete(), collective_deadline());
 }
 
 template <typename Activation>
@@ -324,7 +309,7 @@ bool TrainingState<Activation>::send_rest(collectives::Mesh& mesh, std::optional
     transfer_->wait_until_sent(limit ? std::optional(monotonic_now() + *limit) : std::nullopt);
   }
   transfer_->close_window();
-  if (limit && !is_transfer_complete(mesh)) {
+  if (limit && !collectives::all_of_ranks(mesh, transfer_->complete(), collective_deadline())) {
     abandon_transfer();
     return false;
   }

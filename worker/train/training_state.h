@@ -203,8 +203,6 @@ class TrainingState {
   // False: rank 0 has found no checkpoint to read, and there is a state in memory. Collective.
   bool restore_from_storage(collectives::Mesh& mesh, const RestoreFrom& from);
   void restore_from_memory(collectives::Mesh& mesh, const RestoreFrom& from, Restored& restored);
-  // Whether this is so on all ranks. Collective.
-  bool is_transfer_complete(collectives::Mesh& mesh) const;
   // Between two steps. True: all ranks have the state.
   bool start_transfer(collectives::Mesh& mesh, const RestoreFrom& from, bool in_background);
   checkpoint::TrainingTensors tensors() const;

@@ -58,6 +58,16 @@ TEST_P(AllGatherTest, GathersStringsOfAnySize) {
   }));
 }
 
+TEST_P(AllGatherTest, SaysWhetherAllRanksAgree) {
+  expect_no_errors(run_ranks(3, [](Mesh& mesh) {
+    EXPECT_TRUE(all_of_ranks(mesh, true, test_deadline()));
+    EXPECT_FALSE(all_of_ranks(mesh, false, test_deadline()));
+    for (int other = 0; other < 3; ++other) {
+      EXPECT_FALSE(all_of_ranks(mesh, mesh.rank() != other, test_deadline()));
+    }
+  }));
+}
+
 TEST_P(GatherTest, ReturnsTheTextsOfAllRanksOnTheRootOnly) {
   expect_no_errors(run_ranks(3, [](Mesh& mesh) {
     const auto text_of = [](int rank) {
