@@ -49,8 +49,8 @@ bool has_members(const json& existing, const json& wanted) {
   return true;
 }
 
-// The API server's response to a request for a kind that it does not know is no Status object, so it
-// has no reason.
+// The API server's response to a request for a kind that it does not know is no Status object, so
+// it has no reason.
 bool is_unknown_kind(const ApiResult<json>& created) {
   return created.is(ErrorKind::kNotFound) && created.error().reason.empty();
 }
@@ -300,10 +300,12 @@ class Applier::PlanExecution {
     record_rejection(created.error());
   }
 
-  // After a scale-down. A Service that this leader did not create remains until the job is deleted.
+  // After a scale-down. A new leader does not know whether there was one.
   void remove_surplus_services() {
-    const int desired = policy::sizes_of(job_).desired;
-    const int before = std::exchange(expectations_.services, desired);
+    const policy::Sizes sizes = policy::sizes_of(job_);
+    const int desired = sizes.desired;
+    const int known = std::exchange(expectations_.services, desired);
+    const int before = known == 0 ? sizes.max : known;
     if (before > desired) {
       for_each_parallel(objects_.services(desired, before), &PlanExecution::remove_object);
     }

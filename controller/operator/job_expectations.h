@@ -64,7 +64,7 @@ struct JobExpectations {
   std::optional<policy::Rejection> rejection;
 
   std::int64_t generation = 0;  // of the job from which owned_resources were made
-  int services = 0;             // of a PyTorchJob: the number of Services among them
+  int services = 0;             // of a PyTorchJob: the number of Services among them; 0: not known
 };
 
 // Longer than a cache can be behind: ReflectorOptions allows a silent watch 90 s and the following

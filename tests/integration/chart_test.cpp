@@ -154,6 +154,7 @@ TEST_F(Chart, UsesThePortsAndLabelsOfThePrograms) {
                                                {"health", kControllerHealthPort}}));
   const json rendezvous = testing::find_only(objects, "Service", "tilewright-rendezvous");
   EXPECT_FALSE(rendezvous["spec"].contains("selector")) << "the leader writes the EndpointSlice";
+  EXPECT_EQ(rendezvous["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
   EXPECT_EQ(rendezvous["spec"]["ports"][0]["port"], kRendezvousPort);
   const json monitor = testing::find_only(objects, "PodMonitor", "tilewright-workers");
   EXPECT_EQ(

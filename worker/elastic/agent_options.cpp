@@ -19,6 +19,8 @@ namespace {
 // torchrun's defaults (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py).
 constexpr double kKeepAliveSeconds = 5;
 constexpr double kKeepAliveAttempts = 3;
+// A worker sends a heartbeat every second.
+constexpr double kLeastKeepAlive = 3;
 // The bounds keep deadlines representable.
 constexpr double kMaxSeconds = 1e7;
 constexpr int kMaxShutdownSeconds = 10'000'000;
@@ -98,6 +100,14 @@ class TorchConf {
       return false;
     }
     return true;
+  }
+
+  void check() const {
+    if (interval_ * attempts_ >= kLeastKeepAlive) return;
+    refuse(
+        fmt::format("--rdzv_conf: found {} s for keep_alive_interval x keep_alive_max_attempt, "
+                    "expected at least {} s, because workers send a heartbeat every second",
+                    interval_ * attempts_, kLeastKeepAlive));
   }
 
  private:
@@ -184,6 +194,7 @@ void set_rdzv_conf(AgentOptions& options, const std::string& text) {
     if (const Status taken = parse_rdzv_conf(conf, one); !taken.ok())
       refuse("--rdzv_conf: " + taken.error().message);
   }
+  torch.check();
   options.tls = conf.tls;
 }
 

@@ -637,6 +637,16 @@ TEST_F(PyTorchApplierTest, DeletesTheServicesOfWorkersThatTheJobNoLongerHas) {
   EXPECT_THAT(expectations.removed_owned_resources, ElementsAre(OwnedResource::kHeadlessService));
 }
 
+TEST_F(PyTorchApplierTest, ANewLeaderDeletesTheServicesOfAnEarlierScaleDown) {
+  pytorch.spec.elastic_policy.emplace().max_replicas = 3;
+  job = cluster::view_of(pytorch).job;
+  Plan plan;
+  plan.ensure = {OwnedResource::kHeadlessService};
+  apply(plan);
+  EXPECT_THAT(api.order(), Contains("DELETE " + service_path(2)));
+  EXPECT_THAT(api.order(), Not(Contains("DELETE " + service_path(1))));
+}
+
 TEST_F(ApplierTest, ClosesTheRendezvousOfAFinishedJob) {
   apply(full());
   ASSERT_TRUE(open());

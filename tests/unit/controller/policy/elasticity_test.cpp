@@ -100,6 +100,20 @@ TEST(Membership, CountsProcesses) {
   EXPECT_EQ(plan.membership->expected, 8);
 }
 
+// A pod of the third worker may start more processes than the training has shards left.
+TEST(Membership, OfAnExactJobIsAtMostItsVirtualShards) {
+  for (const bool exact : {true, false}) {
+    api::TrainJob job = elastic_job(2, 1, 4);
+    job.spec.nproc_per_node.emplace().automatic = true;
+    job.spec.trainer.flags["exact"] = exact ? "true" : "false";
+    JobSimulator sim(job);
+    sim.start();
+    EXPECT_EQ(sim.status().virtual_shards, 16) << "the global batch";
+    EXPECT_EQ(sim.plan().membership->max_world,
+              exact ? 16 : 4 * static_cast<int>(api::kMaxAutomaticProcesses));
+  }
+}
+
 TEST(Membership, WaitsOnlyForWorkersThatJoinSoon) {
   JobSimulator sim(elastic_job(3, 1, 3));
   sim.start();

@@ -109,6 +109,15 @@ TEST(AgentOptions, TakesTheKeysOfRdzvConf) {
   EXPECT_THAT(given.notes, ElementsAre(HasSubstr("--rdzv-conf read_timeout has no effect")));
   EXPECT_EQ(options({"--rdzv-conf=is_host=1"}).serving, Serving::kAlways);
   EXPECT_THAT(options_refusal({"--rdzv-conf=is_host=maybe"}), HasSubstr("expected true or false"));
+  EXPECT_EQ(options({"--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=3"})
+                .rendezvous.heartbeat_timeout,
+            seconds(3));
+  for (const char* bad : {"keep_alive_interval=1,keep_alive_max_attempt=1",
+                          "keep_alive_max_attempt=2,keep_alive_interval=0.5"})
+    EXPECT_THAT(options_refusal({std::string("--rdzv-conf=") + bad}),
+                HasSubstr("1 s for keep_alive_interval x keep_alive_max_attempt, expected at least "
+                          "3 s"))
+        << bad;
   for (const char* bad : {"timeout=0", "timeout=-1", "timeout=soon", "timeout=inf", "timeout="})
     EXPECT_THAT(options_refusal({std::string("--rdzv-conf=") + bad}),
                 HasSubstr("expected a number above 0"))
