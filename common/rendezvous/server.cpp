@@ -720,7 +720,7 @@ void Server::Impl::answer_index_requests() {
       dirty_.insert(id);
       if (!index) {
         refuse(connection, job,
-               fmt::format("the job has had {} hosts, expected no more", kMaxWorkerIndex));
+               fmt::format("the job has used all its {} worker indices", kMaxWorkerIndex));
         continue;
       }
       connection.send(WorkerIndex{*index});

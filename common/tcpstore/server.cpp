@@ -360,9 +360,10 @@ Status Server::Impl::take_request(ConnectionId id, Client& client, Request reque
   SharedStore& shared = *client.store;
   const bool is_first = !std::exchange(client.connection.validated, true);
   if (is_first != (request.operation == Operation::kValidate))
-    return Error{ExitCode::kUsage,
-                 fmt::format("{} as {} request, expected VALIDATE as the first and only there",
-                             to_string(request.operation), is_first ? "the first" : "a later")};
+    return Error{
+        ExitCode::kUsage,
+        fmt::format("{} as {} request, expected VALIDATE as the first request and only there",
+                    to_string(request.operation), is_first ? "the first" : "a later")};
   const std::size_t bytes = request.bytes;
   std::string reply;
   Status status = execute(shared.store, id, std::move(request), reply);

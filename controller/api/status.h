@@ -88,8 +88,8 @@ struct FailureRecord {
   bool operator==(const FailureRecord&) const = default;
 };
 
-// Determines when a worker that has failed restarts. Kept until it has worked for ten minutes and the
-// job has made progress since its last OOM kill.
+// Determines when a worker that has failed restarts. Kept until it has worked for ten minutes and
+// the job has made progress since its last OOM kill.
 struct FailingWorker {
   std::int64_t index = 0;     // of the worker
   std::int64_t failures = 0;  // less than ten minutes apart
@@ -149,7 +149,8 @@ struct TrainJobStatus {
   std::vector<Condition> conditions;
   std::vector<FailureRecord> failures;         // oldest first, at most kFailureHistoryLength
   std::vector<FailingWorker> failing_workers;  // each index once
-  // UIDs of terminated pods that the operator has handled (`restarts`) and that may still exist.
+  // UIDs of pods that may still exist and whose end needs no further handling: their failure is
+  // counted in `restarts`, or the operator is deleting them.
   std::vector<std::string> counted_pods;
   // Names of the workers of a PyTorchJob that have exited with 0, sorted; empty once a worker has
   // joined the rendezvous, because one exit with 0 is then the success of the job.
@@ -160,8 +161,8 @@ struct TrainJobStatus {
   std::int64_t virtual_shards = 0;   // 0: not started
   // Highest epoch of the rendezvous so far. A new coordinator continues above it.
   std::int64_t rendezvous_epoch = 0;
-  // --output_dir of a PyTorchJob's native trainer, with $(date ...) expanded once for the job; empty:
-  // no worker has joined the rendezvous.
+  // --output_dir of a PyTorchJob's native trainer, with $(date ...) expanded once for the job.
+  // Empty: no worker has joined the rendezvous.
   std::string output_directory;
   std::string instruction_set;  // of the workers' kernels in the latest epoch; empty: no epoch yet
   // Nodes on which a worker of an exact job found that the CPU lacks instruction_set.

@@ -201,10 +201,13 @@ void visit_fields(Visitor& visitor, Of<TrainJobStatus> auto& status) {
                 .max_items = static_cast<std::int64_t>(kMaxPods),
                 .atomic_list = true},
           status.failing_workers);
-  visitor(Field{.name = "countedPods",
-                .description = "UIDs of terminated pods that the operator has already handled.",
-                .atomic_list = true},
-          status.counted_pods);
+  visitor(
+      Field{.name = "countedPods",
+            .description =
+                "UIDs of pods whose end needs no further handling: their failure is counted, or "
+                "the operator is deleting them.",
+            .atomic_list = true},
+      status.counted_pods);
   visitor(
       Field{.name = "succeededWorkers",
             .description = "Names of the pods of a PyTorchJob that have succeeded. They are not "

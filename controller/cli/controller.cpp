@@ -227,7 +227,8 @@ void add_controller_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command
       ->add_option("--parallel_requests", to.parallel_requests,
-                   "Number of concurrent API requests that create pods, over all jobs")
+                   "Number of API requests, beyond one for each reconciler, that create or delete "
+                   "objects concurrently")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   command->add_option("--log_level", options->log_level, "Lowest level of messages to log")

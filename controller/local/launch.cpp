@@ -61,9 +61,8 @@ std::optional<FieldProblem> check_exists(const api::TrainJob& job, const fs::pat
   const fs::path folder = local_folder(job, manifest_folder, text);
   std::error_code error;
   if (fs::exists(folder, error)) return std::nullopt;
-  return FieldProblem{
-      code, field,
-      fmt::format("{} is {} on this machine, which does not exist", text, folder.string())};
+  return FieldProblem{code, field,
+                      fmt::format("{}: {} does not exist on this machine", text, folder.string())};
 }
 
 // With the actions and, as far as the flags tell it, the task of the worker.
@@ -147,7 +146,7 @@ std::optional<FieldProblem> prepare_folders(const api::TrainJob& job,
   if (!error && access(volume.c_str(), W_OK) == 0) return std::nullopt;
   return FieldProblem{
       ExitCode::kOutput, "spec.trainer.output",
-      fmt::format("the volume {} is {} on this machine, which is not writable{}", output->volume,
+      fmt::format("the volume {}: {} is not writable on this machine{}", output->volume,
                   volume.string(), error ? ": " + error.message() : "")};
 }
 

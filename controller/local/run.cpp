@@ -162,8 +162,8 @@ Result<int> run(const RunOptions& options) {
   if (!owner.empty() && !replaces_output) {
     return refuse(
         {ExitCode::kOutput, "spec.trainer.output",
-         fmt::format("{} is {} on this machine, which has the results of another job; use "
-                     "another directory, or set spec.trainer.overwrite_output_dir: true",
+         fmt::format("{}: {} contains the results of another job; use another directory, or set "
+                     "spec.trainer.overwrite_output_dir: true",
                      job.spec.trainer.output, output_folder(job, manifest_folder).string())});
   }
   if (Status saved = store->save(job); !saved) return saved.error();

@@ -28,7 +28,7 @@ bool is_rbac_denial(const kube::ApiError& error) {
 void add_unchecked(const std::string& what, const kube::ApiError& error, Preflight& preflight) {
   if (is_rbac_denial(error)) {
     preflight.not_permitted.push_back(
-        fmt::format("whether {} (no permission to check it): {}", what, error.message));
+        fmt::format("whether {}: no permission to check it: {}", what, error.message));
   } else {
     preflight.failed.push_back(fmt::format("whether {}: {}", what, error.sentence()));
   }

@@ -57,8 +57,8 @@ Message volume_on_other_node(const Worker& worker, const Worker* holder, const F
   if (holder != nullptr) {
     return {
         "ClaimInUse",
-        fmt::format("{}{} uses it on {}; set {} or {} so that all workers run on one node, and {} "
-                    "is recreated",
+        fmt::format("{}{} uses it on {}; set {} or {} so that all workers run on one node; {} is "
+                    "then recreated",
                     limit, holder->name, holder->node, fields.node_selector, fields.affinity,
                     worker.name)};
   }
@@ -69,7 +69,8 @@ Message volume_on_other_node(const Worker& worker, const Worker* holder, const F
           fmt::format("{}{}; {} starts when the volume is detached", limit, user, worker.name)};
 }
 
-// The runtime's message for the middle of a sentence: the scheduler's messages end with a full stop.
+// The runtime's message for the middle of a sentence: the scheduler's messages end with a full
+// stop.
 std::string detail_of(const Worker& worker) {
   if (worker.message.empty()) return "";
   std::string_view text = worker.message;
@@ -131,18 +132,18 @@ struct BlockedMessage {
     const bool init_container = cause.failure && !cause.failure->init_container.empty();
     return {kOutOfMemoryReason,
             failure + kNoStepSinceOom +
-                fmt::format("; raise {}, and the worker restarts",
+                fmt::format("; raise {} to restart the worker",
                             init_container ? "the memory limit of the init container"
                                            : traits.fields.memory)};
   }
   Message operator()(const blocked::CheckpointMissing& cause) const {
     const std::string what = cause.failure ? describe_failure(job, *cause.failure)
                                            : worker_name(job, traits, cause.index);
-    return {kCheckpointMissingReason,
-            what +
-                "; restore the output directory, or delete the job and create it again to start "
-                "over: the worker restarts when the job changes, for example when it is suspended "
-                "and resumed"};
+    return {
+        kCheckpointMissingReason,
+        what +
+            "; restore the output directory, then suspend and resume the job; or delete the job "
+            "and create it again to start over"};
   }
   Message operator()(const blocked::Rejected& cause) const {
     const auto message = [&](const char* reason, const char* what) {
@@ -298,12 +299,12 @@ Message message_of(const JobState& state, const JobEnd& end) {
     case JobEndCause::kInvalidFlags:
       return {failure_reason::kInvalidFlags,
               failure +
-                  "; every restart fails with it: create a job with another spec.trainer or "
+                  "; a restart cannot fix this: create a job with a corrected spec.trainer or "
                   "spec.worker.env"};
     case JobEndCause::kOutputRefused:
       return {failure_reason::kOutputRefused,
               failure +
-                  "; every restart fails with it: create a job whose spec.trainer.output is "
+                  "; a restart cannot fix this: create a job whose spec.trainer.output is "
                   "writable and belongs to no other job, or set "
                   "spec.trainer.overwrite_output_dir: true"};
   }
@@ -316,7 +317,7 @@ std::string describe_slow_worker(const api::SlowWorker& worker) {
   return fmt::format(
       "{} takes {:.1f} times as long as the others; {}", name, worker.slowdown,
       worker.shards == 0
-          ? "no work moves, because the training is not exact"
+          ? "virtual shards move only in exact trainings"
           : fmt::format("it computes {}",
                         counted(static_cast<std::size_t>(worker.shards), "virtual shard")));
 }

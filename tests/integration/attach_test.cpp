@@ -271,7 +271,7 @@ TEST_F(AttachTest, AdvisesOneNodeForWorkersThatShareAClaim) {
       "on " +
           first_node_name() +
           "; set spec.worker.nodeSelector or spec.worker.affinity so that all workers run on one "
-          "node, and mrpc-worker-1 is recreated");
+          "node; mrpc-worker-1 is then recreated");
 
   second_node().accept_pods(false);
   first_node().accept_pods(true);

@@ -13,8 +13,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// The duration of a job whose deadline fires by a timer, on a busy machine. A resync comes after ten
-// minutes.
+// The duration of a job whose deadline fires by a timer, on a busy machine. A resync comes after
+// ten minutes.
 constexpr std::chrono::seconds kWithoutResync{60};
 
 TEST_F(ControllerTest, RunsAJobToSuccess) {
@@ -578,7 +578,7 @@ TEST_F(PreflightTest, DistinguishesMissingPermissionsFromQuotasAndPodSecurity) {
   const auto unknown = [&](const std::string& what, const std::string& verb,
                            const std::string& kind) {
     return fmt::format(
-        "job.yaml: not checked: {} (no permission to check it): {} is forbidden: User \"{}\" "
+        "job.yaml: not checked: {}: no permission to check it: {} is forbidden: User \"{}\" "
         "cannot {} resource ",
         what, kind, user, verb);
   };

@@ -542,11 +542,10 @@ TEST_F(Up, RefusesTheOutputOfAnotherJobBeforeItStartsWorkers) {
   for (const bool replace : {false, true}) {
     RunningProgram up = replace ? start({"--replace"}) : start();
     EXPECT_EQ(up.wait(), code(ExitCode::kOutput));
-    EXPECT_EQ(up.output(),
-              "job.yaml:10: spec.trainer.output: output:$(TILEWRIGHT_JOB_NAME) is " +
-                  (folder() / "results/job").string() +
-                  " on this machine, which has the results of another job; use another directory, "
-                  "or set spec.trainer.overwrite_output_dir: true\n");
+    EXPECT_EQ(up.output(), "job.yaml:10: spec.trainer.output: output:$(TILEWRIGHT_JOB_NAME): " +
+                               (folder() / "results/job").string() +
+                               " contains the results of another job; use another directory, or "
+                               "set spec.trainer.overwrite_output_dir: true\n");
     EXPECT_FALSE(fs::exists(folder() / ".tilewright/job/job.json")) << "nothing to resume";
   }
 }

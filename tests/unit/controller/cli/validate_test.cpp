@@ -114,8 +114,8 @@ TEST_F(ClusterCli, ValidateFailsIfTheServerDoesNotAnswerTheDryRun) {
 TEST_F(ClusterCli, ValidateSaysThatAJobWithoutADryRunWasOnlyPartlyChecked) {
   EXPECT_EQ(validate_against(403, denial("create")), 0) << err_.str();
   EXPECT_EQ(out_.str(), "job.yaml: only partly checked by " + server_ + " in namespace default\n");
-  EXPECT_NE(err_.str().find("job.yaml: not checked: whether the API server accepts the job (no "
-                            "permission to check it): "),
+  EXPECT_NE(err_.str().find("job.yaml: not checked: whether the API server accepts the job: no "
+                            "permission to check it: "),
             std::string::npos)
       << err_.str();
 }

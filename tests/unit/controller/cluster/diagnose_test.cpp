@@ -88,7 +88,7 @@ TEST_F(MultiAttach, ExplainsHowToPlaceWorkersOnOneNode) {
       blocked_reason.text,
       "PersistentVolumeClaim work can be attached to only one node, and mrpc-worker-0 uses it "
       "on node-a; set spec.worker.nodeSelector or spec.worker.affinity so that all workers run on "
-      "one node, and mrpc-worker-1 is recreated");
+      "one node; mrpc-worker-1 is then recreated");
   EXPECT_EQ(
       blocked_by("already used by pod(s) mrpc-worker-0, stranger").text,
       "PersistentVolumeClaim work can be attached to only one node, and pods on another node use "

@@ -133,8 +133,8 @@ TEST(Launch, RequiresInputFoldersAndCreatesTheOutputVolume) {
   ASSERT_TRUE(problem);
   EXPECT_EQ(problem->code, ExitCode::kModel);
   EXPECT_EQ(problem->field, "spec.trainer.model");
-  EXPECT_EQ(problem->message, "models:m is " + (manifests / "m/m").string() +
-                                  " on this machine, which does not exist");
+  EXPECT_EQ(problem->message,
+            "models:m: " + (manifests / "m/m").string() + " does not exist on this machine");
   fs::create_directories(manifests / "m/m");
   problem = prepare_folders(job, manifests);
   ASSERT_TRUE(problem);
@@ -168,9 +168,8 @@ TEST(Launch, ReportsAMissingFileOfTheUser) {
     ASSERT_TRUE(problem) << flag;
     EXPECT_EQ(problem->code, ExitCode::kData);
     EXPECT_EQ(problem->field, fmt::format("spec.trainer.{}", flag));
-    EXPECT_EQ(problem->message, fmt::format("data:{}.csv is {} on this machine, which does not "
-                                            "exist",
-                                            flag, file.string()));
+    EXPECT_EQ(problem->message,
+              fmt::format("data:{}.csv: {} does not exist on this machine", flag, file.string()));
     std::ofstream(file) << "label,sentence\n";
     EXPECT_FALSE(prepare_folders(job, folder.path())) << flag;
   }

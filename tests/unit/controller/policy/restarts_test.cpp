@@ -134,7 +134,7 @@ TEST(Restarts, AnInitContainerThatRunsOutOfMemoryWaitsForAHigherLimitOfItsOwn) {
       blocked->message,
       "init container fetch of worker 1 (mrpc-worker-1 on node-a) was OOM-killed, and no step "
       "was completed since its previous OOM kill; raise the memory limit of the init "
-      "container, and the worker restarts");
+      "container to restart the worker");
 }
 
 // A sidecar runs on a node that does not respond: only a forced deletion removes the pod.
@@ -478,8 +478,8 @@ TEST(OutOfMemory, RestartsOnceAndThenWaitsForAChangeOfTheJob) {
   EXPECT_EQ(blocked->reason, "OutOfMemory");
   EXPECT_EQ(blocked->message,
             "worker 1 (mrpc-worker-1 on node-a) was OOM-killed (memory limit 4Gi), and no step was "
-            "completed since its previous OOM kill; raise spec.worker.resources.memory, and "
-            "the worker restarts");
+            "completed since its previous OOM kill; raise spec.worker.resources.memory to "
+            "restart the worker");
   EXPECT_EQ(sim.status().restarts.out_of_memory, 2);
 
   sim.job().metadata.generation = 2;  // the user raised the limit
@@ -539,9 +539,8 @@ TEST(CheckpointMissing, WaitsForAChangeOfTheJobInsteadOfRestarting) {
     EXPECT_EQ(blocked->message,
               "worker 0 (mrpc-worker-0 on node-a) exited with code 20 (error: /output: found no "
               "valid checkpoint, expected checkpoint-8, which this job has written, or a later "
-              "one); restore the output directory, or delete the job and create it again to start "
-              "over: the worker restarts when the job changes, for example when it is suspended "
-              "and resumed");
+              "one); restore the output directory, then suspend and resume the job; or delete the "
+              "job and create it again to start over");
     EXPECT_EQ(sim.status().failures.at(0).reason, "CheckpointMissing");
 
     sim.job().metadata.generation = 2;
@@ -616,12 +615,12 @@ TEST(PermanentFailure, SaysWhatToChange) {
   } cases[] = {
       {2, "tilewright-worker: --seed: found x, expected an integer", "InvalidFlags",
        "worker 1 (mrpc-worker-1 on node-a) exited with code 2 (tilewright-worker: --seed: found x, "
-       "expected an integer); every restart fails with it: create a job with another spec.trainer "
+       "expected an integer); a restart cannot fix this: create a job with a corrected "
+       "spec.trainer "
        "or spec.worker.env"},
       {14, "tilewright-worker: /out: belongs to job \"a\"", "OutputRefused",
        "worker 1 (mrpc-worker-1 on node-a) exited with code 14 (tilewright-worker: /out: belongs "
-       "to "
-       "job \"a\"); every restart fails with it: create a job whose spec.trainer.output is "
+       "to job \"a\"); a restart cannot fix this: create a job whose spec.trainer.output is "
        "writable "
        "and belongs to no other job, or set spec.trainer.overwrite_output_dir: true"},
   };

@@ -136,8 +136,8 @@ TEST(Progress, NamesSlowWorkersWithAnEvent) {
   EXPECT_EQ(plan.events[0].message,
             "worker 1 takes 4.0 times as long as the others; it computes 1 virtual shard");
   EXPECT_EQ(plan.events[1].message,
-            "worker 1 (process 2) takes 1.5 times as long as the others; no work moves, because "
-            "the training is not exact");
+            "worker 1 (process 2) takes 1.5 times as long as the others; virtual shards move "
+            "only in exact trainings");
   EXPECT_EQ(
       sim.status().progress->slow_workers,
       (std::vector<api::SlowWorker>{{.index = 1, .process = 0, .slowdown = 4, .shards = 1},
