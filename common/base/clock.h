@@ -14,8 +14,8 @@ using WallTime = std::chrono::system_clock::time_point;
 inline MonotonicTime monotonic_now() { return std::chrono::steady_clock::now(); }
 inline WallTime wall_now() { return std::chrono::system_clock::now(); }
 
-// How long a thread waits at a time if no deadline is nearer; then it waits again. Unlike the largest
-// Duration it overflows neither in a sum with a time nor in the milliseconds of poll().
+// How long a thread waits at a time if no deadline is nearer; then it waits again. Unlike the
+// largest Duration it overflows neither in a sum with a time nor in the milliseconds of poll().
 inline constexpr Duration kLongestWait = std::chrono::hours(1);
 
 inline double in_seconds(std::chrono::duration<double> duration) { return duration.count(); }

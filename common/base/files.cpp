@@ -70,8 +70,8 @@ Status close_written(FileDescriptor file, const std::filesystem::path& path) {
   return close(file.release()) == 0 ? Status() : output_error(path, "close");
 }
 
-// Appends the rest of the file, and ends early above max_bytes. Returns its size, or nullopt with errno
-// set.
+// Appends the rest of the file, and ends early above max_bytes. Returns its size, or nullopt with
+// errno set.
 std::optional<std::size_t> read_to_end(int fd, std::uint64_t max_bytes, std::string& content) {
   char block[65536];
   while (content.size() <= max_bytes) {

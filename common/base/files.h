@@ -14,8 +14,8 @@
 namespace tilewright {
 
 // Returns the content of the file, or an Error with `code` that names the path if the file is
-// missing, unreadable, larger than max_bytes or a Git LFS pointer. `transient`: the code of errors of
-// the storage that may pass (see output_error_code()), if it is another one.
+// missing, unreadable, larger than max_bytes or a Git LFS pointer. `transient`: the code of errors
+// of the storage that may pass (see output_error_code()), if it is another one.
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes,
                               ExitCode code, std::optional<ExitCode> transient = {});
 
@@ -41,9 +41,10 @@ Status refuse_lfs_pointer(const std::filesystem::path& path, std::string_view co
 // syncs the directory. Errors carry output_error_code().
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// Writes to a path that the user named: a file is created or replaced as by write_file_atomically(),
-// a symbolic link is followed and stays, and a device, a pipe or standard output (/dev/stdout) is
-// written to. Waits for the reader of a pipe. Errors carry output_error_code().
+// Writes to a path that the user named: a file is created or replaced as by
+// write_file_atomically(), a symbolic link is followed and stays, and a device, a pipe or standard
+// output (/dev/stdout) is written to. Waits for the reader of a pipe. Errors carry
+// output_error_code().
 Status write_output(const std::filesystem::path& path, std::string_view content);
 
 // Creates a file that must not exist, writes and syncs it. After an error, which carries
@@ -53,8 +54,8 @@ Status write_new_file(const std::filesystem::path& path, std::string_view conten
 // fsync of a file or a directory. Errors carry output_error_code().
 Status sync_path(const std::filesystem::path& path);
 
-// `path` with the home directory in place of a leading ~ or ~/: HOME or, if that is not set, that of
-// the user database.
+// `path` with the home directory in place of a leading ~ or ~/: HOME or, if that is not set, that
+// of the user database.
 std::string expand_home(std::string path, const GetVariable& variable);
 
 // The exit code for a write that failed with this errno: kOutputUnavailable if the same write may

@@ -1,5 +1,5 @@
-// A receiver of the events of nlohmann::json::sax_parse() that ignores them all, for classes that need
-// some of them.
+// A receiver of the events of nlohmann::json::sax_parse() that ignores them all, for classes that
+// need some of them.
 #pragma once
 
 #include <cstddef>

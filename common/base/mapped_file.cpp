@@ -19,8 +19,8 @@
 
 namespace tilewright {
 
-// The files that are mapped, for the handler of SIGBUS, to which nothing can be passed and which may
-// use atomics only. The thread whose access it handles keeps the object of its file alive.
+// The files that are mapped, for the handler of SIGBUS, to which nothing can be passed and which
+// may use atomics only. The thread whose access it handles keeps the object of its file alive.
 class MappedFiles {
  public:
   static void add(const MappedFile& file) {

@@ -33,7 +33,8 @@ std::optional<std::string> substring_between(std::string_view text, std::string_
 // Whether two texts differ at most in the case of ASCII letters.
 bool equal_ignoring_case(std::string_view a, std::string_view b);
 
-// "1 core", "2 cores", "2 processes": `n` and the noun, whose plural ends with s, or with es after s.
+// "1 core", "2 cores", "2 processes": `n` and the noun, whose plural ends with s, or with es after
+// s.
 std::string counted(std::size_t n, std::string_view noun);
 
 // The value of an environment variable; empty if it is not set.

@@ -130,8 +130,8 @@ int finish_output(std::string_view program, int exit_code) {
   const auto flush = [] { return std::fflush(stdout) == 0 ? 0 : errno; };
   int error = flush();
   if (error == 0 && std::ferror(stdout) != 0) {
-    // The errno of the earlier write is lost. The output is incomplete, so that one more byte, which
-    // most likely fails for the same reason, does no harm.
+    // The errno of the earlier write is lost. The output is incomplete, so that one more byte,
+    // which most likely fails for the same reason, does no harm.
     std::fputc('\n', stdout);
     error = flush();
     if (error == 0) error = EIO;

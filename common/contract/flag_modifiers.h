@@ -1,4 +1,5 @@
-// Properties of rows of the table of training flags that both of its files set. Only for these files.
+// Properties of rows of the table of training flags that both of its files set. Only for these
+// files.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// The instruction sets (ISAs) that kernels exist for. worker/runtime/cpu.cpp has the CPU features that
-// each requires, worker/kernels/isa_table.cpp its kernels.
+// The instruction sets (ISAs) that kernels exist for. worker/runtime/cpu.cpp has the CPU features
+// that each requires, worker/kernels/isa_table.cpp its kernels.
 #pragma once
 
 #include <array>

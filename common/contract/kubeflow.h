@@ -1,6 +1,6 @@
 // The labels and variables that the operator sets on the pods of a PyTorchJob, as Kubeflow's
-// training operator v1 does; the last two variables are its own. The tables in docs/reference.md are
-// generated from these.
+// training operator v1 does; the last two variables are its own. The tables in docs/reference.md
+// are generated from these.
 // Source: github.com/kubeflow/training-operator v1.9, pkg/apis/kubeflow.org/v1/common_types.go and
 // pkg/controller.v1/pytorch.
 #pragma once

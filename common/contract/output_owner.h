@@ -1,5 +1,5 @@
-// The ownership marker of an output directory: a JSON file that the worker writes and `tilewright up`
-// reads.
+// The ownership marker of an output directory: a JSON file that the worker writes and `tilewright
+// up` reads.
 #pragma once
 
 namespace tilewright {

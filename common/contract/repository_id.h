@@ -6,7 +6,8 @@
 namespace tilewright {
 
 // Whether `id` is NAME or ORG/NAME of letters, digits, '.', '_' and '-', as huggingface_hub allows:
-// NAME has at most 96 characters, and no part begins or ends with '.' or '-', or holds ".." or "--".
+// NAME has at most 96 characters, and no part begins or ends with '.' or '-', or holds ".." or
+// "--".
 bool is_repository_id(std::string_view id);
 
 // The same rule as a regular expression (RE2), without that for ".." and "--".

@@ -95,8 +95,8 @@ struct DatasetTask {
 // Whether this is GLUE, of which each task is a configuration: "nyu-mll/glue", "/data/glue".
 bool is_glue_dataset(std::string_view dataset_name);
 
-// "squad" for "rajpurkar/squad", and `config_name` for "glue". `task_name`: of --task_name, in lower
-// case; if it is not empty, it is the task, and only a data set of another task is an error.
+// "squad" for "rajpurkar/squad", and `config_name` for "glue". `task_name`: of --task_name, in
+// lower case; if it is not empty, it is the task, and only a data set of another task is an error.
 DatasetTask task_of_dataset(std::string_view dataset_name, std::string_view config_name,
                             std::string_view task_name = {});
 

@@ -27,8 +27,8 @@ bool is_exact(const TrainingSettings& settings);
 // Whether a task in lower case is one of run_qa.py; false for an empty name.
 bool answers_questions(std::string_view task_name);
 
-// The first flag that is set and that only run_qa.py has: files of the user's own then hold question
-// answering. Empty: there is none.
+// The first flag that is set and that only run_qa.py has: files of the user's own then hold
+// question answering. Empty: there is none.
 std::string_view run_qa_flag(const TrainingArguments& arguments);
 
 // Sets the task of files of the user's own if run_qa_flag() tells it.
@@ -71,8 +71,8 @@ inline constexpr std::string_view kExpectedRowSuffix =
 // missing_flags().
 std::vector<FlagProblem> unknown_suffixes(const TrainingSettings& settings);
 
-// nullopt unless the training selects its best model by a metric that is neither the loss nor one of
-// `names`. `written`: the metric as the user wrote it, with or without "eval_".
+// nullopt unless the training selects its best model by a metric that is neither the loss nor one
+// of `names`. `written`: the metric as the user wrote it, with or without "eval_".
 std::optional<FlagProblem> unknown_metric(const TrainingSettings& settings,
                                           std::string_view written,
                                           std::vector<std::string_view> names);

@@ -15,11 +15,12 @@ inline constexpr const char* kGradNorm = "grad_norm";      // of the last step, 
 
 // Checkpoints that rank 0 could not write since it started.
 inline constexpr const char* kFailedCheckpoints = "failed_checkpoints";
-// How long the training has waited because a checkpoint was still being written when the next one was
-// due.
+// How long the training has waited because a checkpoint was still being written when the next one
+// was due.
 inline constexpr const char* kCheckpointWaitSeconds = "checkpoint_wait_seconds";
 
-// Losses of workers after which the training continued from memory, and steps that it computed again.
+// Losses of workers after which the training continued from memory, and steps that it computed
+// again.
 inline constexpr const char* kRecoveries = "recoveries";
 inline constexpr const char* kStepsLost = "steps_lost";
 
@@ -27,8 +28,8 @@ inline constexpr const char* kStepsLost = "steps_lost";
 // virtual shards (0 if the training is not exact).
 inline constexpr const char* kComputeSeconds = "compute_seconds";
 inline constexpr const char* kShards = "shards";
-// Of the reporting process, means of the last steps: the exchange of the gradient, and the part of it
-// that backward hid.
+// Of the reporting process, means of the last steps: the exchange of the gradient, and the part of
+// it that backward hid.
 inline constexpr const char* kExchangeSeconds = "exchange_seconds";
 inline constexpr const char* kHiddenExchangeSeconds = "hidden_exchange_seconds";
 

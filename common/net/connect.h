@@ -10,7 +10,8 @@ namespace tilewright::net {
 enum class Retry { kNo, kUntilDeadline };
 
 // How long kUntilDeadline waits for the answer of one address. The kernel repeats one SYN for about
-// two minutes, and behind a ClusterIP all of them go to the endpoint of the first, which may be gone.
+// two minutes, and behind a ClusterIP all of them go to the endpoint of the first, which may be
+// gone.
 inline constexpr Duration kConnectAttempt = std::chrono::seconds(5);
 
 // Resolves and connects. kUntilDeadline retries (after 10 ms, doubling to 500 ms) while the peer
@@ -29,8 +30,8 @@ class Listener {
   int fd() const { return fd_.get(); }
   // Returns a Socket that is not connected if no connection is pending.
   Result<Socket> try_accept();
-  // Calls accepted(socket) for the connections that are pending, but only for the first of a flood, so
-  // that a server that calls it again can serve the others in between.
+  // Calls accepted(socket) for the connections that are pending, but only for the first of a flood,
+  // so that a server that calls it again can serve the others in between.
   Status accept_some(const std::function<void(Socket)>& accepted);
 
  private:

@@ -30,8 +30,8 @@ struct ChildCommand {
 // This process's environment with the variables of `over` set, as NAME=VALUE.
 std::vector<std::string> environment_with_overrides(const std::map<std::string, std::string>& over);
 
-// The program of this name in the first directory of `search_path` (as in PATH) that has it; nullopt
-// if none has. Only absolute directories: the working directory never provides a program.
+// The program of this name in the first directory of `search_path` (as in PATH) that has it;
+// nullopt if none has. Only absolute directories: the working directory never provides a program.
 std::optional<std::filesystem::path> find_program(std::string_view name,
                                                   std::string_view search_path);
 bool is_program(const std::filesystem::path& path);  // an executable file

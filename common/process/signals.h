@@ -20,7 +20,8 @@ namespace tilewright {
 // process, so that the error can be reported.
 void ignore_file_size_signal();
 
-// SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored as under nohup, SIGHUP, read from a descriptor.
+// SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored as under nohup, SIGHUP, read from a
+// descriptor.
 class Signals {
  public:
   // Blocks these signals in the calling thread and in every thread that it starts later, so
@@ -50,9 +51,9 @@ inline constexpr Duration kSameRequest = std::chrono::seconds(1);
 
 // Catches SIGTERM, SIGINT and, unless it is ignored as under nohup, SIGHUP during its lifetime.
 // Ignores SIGPIPE from then on, as Signals: Ctrl-C also ends the `tee` that reads the output. A
-// process has one handler per signal, so only one object may exist at a time. A second signal of the
-// same kind, `same_request` after the first or later, terminates a program that does not stop: by its
-// default action or, in process 1, with exit code 128 + n.
+// process has one handler per signal, so only one object may exist at a time. A second signal of
+// the same kind, `same_request` after the first or later, terminates a program that does not stop:
+// by its default action or, in process 1, with exit code 128 + n.
 class StopSignals {
  public:
   explicit StopSignals(Duration same_request = kSameRequest);

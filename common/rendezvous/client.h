@@ -61,7 +61,8 @@ class Client {
   //  kInterrupted  the wait was cancelled
   Result<Assignment> join(std::int64_t last_checkpoint_step, const net::Wait& wait);
 
-  // The job has had this epoch, of which the coordinator may not know: join() waits for a later one.
+  // The job has had this epoch, of which the coordinator may not know: join() waits for a later
+  // one.
   void raise_epoch(Epoch epoch);
 
   // Changes Options::isas for the next join().

@@ -11,10 +11,10 @@
 
 namespace tilewright::rendezvous {
 
-// Waits for a coordinator at the address, and asks again if the connection breaks or the coordinator
-// is unavailable; `on_retry` then hears why, each reason once in a row. `agent_id` is random; the same
-// agent gets the same index again. Errors: kPeerLost (no coordinator, no answer, another secret,
-// cancelled), kUnsupported (refused, with the reason).
+// Waits for a coordinator at the address, and asks again if the connection breaks or the
+// coordinator is unavailable; `on_retry` then hears why, each reason once in a row. `agent_id` is
+// random; the same agent gets the same index again. Errors: kPeerLost (no coordinator, no answer,
+// another secret, cancelled), kUnsupported (refused, with the reason).
 Result<int> request_worker_index(const net::Address& coordinator, const std::string& job_uid,
                                  const net::SecretKey& key, bool tls, std::uint64_t agent_id,
                                  const net::Wait& wait,

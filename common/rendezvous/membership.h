@@ -41,7 +41,8 @@
 //  - a deadline that was not due before the coordinator stalled is not due after it;
 //  - while at least min members are connected and all of them wait, an epoch forms by
 //    next_deadline(), unless some lack the job's instruction set;
-//  - every member of an epoch has its instruction set, and all epochs of an exact job have the same.
+//  - every member of an epoch has its instruction set, and all epochs of an exact job have the
+//    same.
 #pragma once
 
 #include <deque>

@@ -72,8 +72,8 @@ std::string proof_context(std::string_view job_uid);
 
 std::string encode(const ClientMessage& message);
 std::string encode(const ServerMessage& message);
-// The message of an assignment is `before`, encode_peers() and `after`: the peers are most of it, and
-// the same for all members of an epoch. `assignment` has no peers.
+// The message of an assignment is `before`, encode_peers() and `after`: the peers are most of it,
+// and the same for all members of an epoch. `assignment` has no peers.
 struct EncodedAssignment {
   std::string before;
   std::string after;

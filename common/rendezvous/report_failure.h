@@ -1,5 +1,5 @@
-// How an agent that does not serve the rendezvous tells the coordinator that its part of the job has
-// failed for good.
+// How an agent that does not serve the rendezvous tells the coordinator that its part of the job
+// has failed for good.
 #pragma once
 
 #include <string>

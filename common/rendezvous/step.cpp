@@ -157,9 +157,9 @@ class Step {
   void enter_phase(Phase phase);
   void send_assignment(const EpochMember& epoch_member, const SharedPeers& peers);
   // The members of the next epoch by process, and the instruction sets that they have in common,
-  // slowest first. If more wait than an epoch can have, those of the latest epoch, which have the most
-  // advanced state, precede; then the process decides. Refuses those that have none in common with
-  // the others, which is only possible if they were in an epoch of an earlier coordinator.
+  // slowest first. If more wait than an epoch can have, those of the latest epoch, which have the
+  // most advanced state, precede; then the process decides. Refuses those that have none in common
+  // with the others, which is only possible if they were in an epoch of an earlier coordinator.
   std::vector<Member*> choose_members(std::vector<std::string>& isas);
   void form_epoch();
   void start_closing();
@@ -455,7 +455,8 @@ bool Step::is_older_instance(const Join& join) const {
     if (other->second.who == join.who) return false;
     others = other->second.latest_epoch;
   }
-  // A member of the current epoch may not have reconnected to this coordinator, which has restarted.
+  // A member of the current epoch may not have reconnected to this coordinator, which has
+  // restarted.
   if (std::ranges::any_of(s_.epoch_members, [&](const EpochMember& one) {
         return one.peer.who.process == join.who.process && one.peer.who != join.who;
       }))

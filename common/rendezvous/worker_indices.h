@@ -26,8 +26,9 @@ class WorkerIndices {
   void withdraw(RequestId id) { requests_.erase(id); }
   bool has_requests() const { return !requests_.empty(); }
 
-  // Whether `used`, the indices that processes of the job have, those given and the requests stand for
-  // all hosts. Otherwise a host to which an earlier coordinator gave an index may not have reported.
+  // Whether `used`, the indices that processes of the job have, those given and the requests stand
+  // for all hosts. Otherwise a host to which an earlier coordinator gave an index may not have
+  // reported.
   bool all_hosts_known(const std::set<int>& used) const;
 
   // Answers all requests, in the order of their ids. The same agent gets the same index again. No

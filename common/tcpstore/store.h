@@ -42,8 +42,8 @@ class Store {
   Status append(const std::string& key, std::string_view value);
   // The value; empty if the key does not exist.
   std::string_view get(const std::string& key) const;
-  // Sets `desired` if the value is `expected`, or if `expected` is empty and the key does not exist.
-  // Returns the value afterwards; `expected` if the key does not exist.
+  // Sets `desired` if the value is `expected`, or if `expected` is empty and the key does not
+  // exist. Returns the value afterwards; `expected` if the key does not exist.
   Result<std::string> compare_set(const std::string& key, const std::string& expected,
                                   const std::string& desired);
   // Adds to a decimal number; a key that does not exist counts as 0. Returns the sum. kUsage: the

@@ -44,8 +44,8 @@ Rule some_task();
 Rule below_volume();
 // The resources of a worker: known names, and enough memory.
 std::vector<Rule> resources();
-// A word of spec.trainer.args: a known flag that a manifest may set, or a value. The operator checks
-// the values.
+// A word of spec.trainer.args: a known flag that a manifest may set, or a value. The operator
+// checks the values.
 std::vector<Rule> trainer_args();
 // The name does not start with "tilewright-".
 Rule unreserved_volume_name();

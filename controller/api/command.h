@@ -21,8 +21,9 @@ namespace tilewright::api {
 using PathResolver = std::function<std::string(const TrainerPath&)>;
 
 // tilewright-worker train --task_name=... ARGS..., or with several processes per pod
-// tilewright-worker agent --nproc_per_node=N ... -- train ... . The job must be valid and have defaults
-// applied. $(VAR) is not expanded: the kubelet expands it in a pod, expand_command() elsewhere.
+// tilewright-worker agent --nproc_per_node=N ... -- train ... . The job must be valid and have
+// defaults applied. $(VAR) is not expanded: the kubelet expands it in a pod, expand_command()
+// elsewhere.
 std::vector<std::string> worker_command(const TrainJob& job, const PathResolver& resolve);
 
 // A field of spec.trainer with another name than the flag that it sets.

@@ -14,8 +14,8 @@ nlohmann::json trainjob_crd();
 // The text of crds/trainjobs.tilewright.dev.yaml.
 std::string trainjob_crd_yaml();
 
-// Compatible with the CRD of Kubeflow's training operator v1.9: the same names and subresources, and
-// every object that one accepts. Pod templates are objects of any content.
+// Compatible with the CRD of Kubeflow's training operator v1.9: the same names and subresources,
+// and every object that one accepts. Pod templates are objects of any content.
 nlohmann::json pytorchjob_crd();
 // The text of crds/pytorchjobs.kubeflow.org.yaml.
 std::string pytorchjob_crd_yaml();

@@ -9,8 +9,8 @@
 
 namespace tilewright::api {
 
-// The documents of a stream, with the items of each List (`kubectl get -o yaml`) in its place. Lines
-// are those of the stream.
+// The documents of a stream, with the items of each List (`kubectl get -o yaml`) in its place.
+// Lines are those of the stream.
 std::vector<Document> read_objects(std::string_view text);
 
 // Of an object whose kind is not that of a job: that the kind is misspelt or, if no other object is

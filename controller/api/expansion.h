@@ -21,11 +21,12 @@ inline constexpr std::size_t kMaxExpandedBytes = 127 << 10;
 inline constexpr std::size_t kMaxEnvironmentBytes = 1 << 20;
 
 // Replaces $(NAME) by the value of NAME, and $$ by $, so $$(NAME) becomes $(NAME). References to
-// unknown names and any other $ stay unchanged. Values are not expanded again. A result of more than
-// kMaxExpandedBytes is cut to one byte more than that; validate() refuses it.
+// unknown names and any other $ stay unchanged. Values are not expanded again. A result of more
+// than kMaxExpandedBytes is cut to one byte more than that; validate() refuses it.
 std::string expand(std::string_view text, const Environment& variables);
 
-// As expand(), for a text that is expanded again later: $$ stays, and the values are such texts too.
+// As expand(), for a text that is expanded again later: $$ stays, and the values are such texts
+// too.
 std::string expand_known(std::string_view text, const Environment& variables);
 
 // The names that `text` refers to and that are not in `variables`.

@@ -1,6 +1,6 @@
-// The fields of a pod and their types, for spec.worker.podTemplate and the templates of a PyTorchJob.
-// They stay JSON, because the API server validates them as part of the pod, but code that merges or
-// reads them relies on these types.
+// The fields of a pod and their types, for spec.worker.podTemplate and the templates of a
+// PyTorchJob. They stay JSON, because the API server validates them as part of the pod, but code
+// that merges or reads them relies on these types.
 #pragma once
 
 #include <nlohmann/json.hpp>

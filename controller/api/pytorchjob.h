@@ -1,6 +1,6 @@
 // The PyTorchJob (kubeflow.org/v1) of Kubeflow's training operator v1 as plain values.
 // pytorchjob_fields.h describes its fields, decode.h reads it, defaults.h fills in defaults,
-// validate_pytorchjob.h checks it, and encode.h writes it. Names, defaults and meanings are those
+// validate.h checks it, and encode.h writes it. Names, defaults and meanings are those
 // of github.com/kubeflow/training-operator v1.9, pkg/apis/kubeflow.org/v1.
 #pragma once
 

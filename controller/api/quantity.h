@@ -22,8 +22,8 @@ struct Quantity {
   bool operator==(const Quantity& other) const { return milli == other.milli; }
 };
 
-// For a string that is not accepted, what else to say than which form a quantity has: ", above zero",
-// "; did you mean 2G or 2Gi?". May be empty.
+// For a string that is not accepted, what else to say than which form a quantity has: ", above
+// zero", "; did you mean 2G or 2Gi?". May be empty.
 std::string quantity_hint(std::string_view text);
 
 // nullopt if `text` is not a quantity, is negative, or exceeds 64 bits of thousandths (9 PB).

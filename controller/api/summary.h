@@ -1,4 +1,5 @@
-// The column values of `kubectl get tj.tilewright.dev`, derived from the other fields of the status.
+// The column values of `kubectl get tj.tilewright.dev`, derived from the other fields of the
+// status.
 #pragma once
 
 #include <string>

@@ -32,8 +32,8 @@ Result<TrainerPath> parse_trainer_path(std::string_view text);
 // /mnt/tilewright/VOLUME/relative/path
 std::string pod_path(const TrainerPath& path);
 // The absolute, normalized path below the `local` directory of the volume, which is relative to
-// `manifest_directory` unless it begins with / or with ~/, the home directory of the user. The volume
-// must exist and have a local directory.
+// `manifest_directory` unless it begins with / or with ~/, the home directory of the user. The
+// volume must exist and have a local directory.
 std::string local_path(const TrainJob& job, const std::filesystem::path& manifest_directory,
                        const TrainerPath& path);
 

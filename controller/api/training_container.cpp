@@ -34,8 +34,8 @@ std::string normal_name(std::string_view word) {
   return name;
 }
 
-// A variable in place of a flag, or of a value that must be known; empty: there is none, or the flag
-// is unknown whatever its value.
+// A variable in place of a flag, or of a value that must be known; empty: there is none, or the
+// flag is unknown whatever its value.
 std::string unknown_in(const FlagArgument& argument) {
   const bool text = argument.flag != nullptr && argument.flag->type == FlagType::kString &&
                     !argument.flag->refused;

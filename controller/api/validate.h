@@ -36,8 +36,8 @@ struct ValidatedJob {
 };
 
 // Decodes, applies defaults and validates. The Error (kManifest) contains one sentence per line,
-// each starting with FILE:LINE. Of a file with several objects, the only TrainJob; the warnings name
-// the others, but a misspelt kind is an error.
+// each starting with FILE:LINE. Of a file with several objects, the only TrainJob; the warnings
+// name the others, but a misspelt kind is an error.
 Result<ValidatedJob> check_manifest(std::string_view yaml, std::string_view file, Target target);
 // The same for one document of a manifest with several.
 Result<ValidatedJob> check_document(Document document, std::string_view file, Target target);

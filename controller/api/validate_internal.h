@@ -98,8 +98,8 @@ void validate_volumes(const TrainJob& job, FindingCollector& collector);
 // Warns about fields that no pod has.
 void warn_about_unknown_pod_fields(const nlohmann::json& pod_template, const std::string& path,
                                    FindingCollector& collector);
-// Warns about a mount or device of a volume that is in neither the pod's spec nor `others`: the API server
-// refuses such a pod, unless an admission webhook adds the volume.
+// Warns about a mount or device of a volume that is in neither the pod's spec nor `others`: the API
+// server refuses such a pod, unless an admission webhook adds the volume.
 void warn_about_unknown_volumes(const nlohmann::json& pod_spec, const std::string& path,
                                 std::vector<std::string_view> others, FindingCollector& collector);
 // Rejects an overlay that changes what the operator sets.

@@ -1,5 +1,5 @@
-// Checks what spec.worker.podTemplate adds beside the worker: volumes, mounts, variables and ports that
-// the pod already has, and trainings that are not the worker's.
+// Checks what spec.worker.podTemplate adds beside the worker: volumes, mounts, variables and ports
+// that the pod already has, and trainings that are not the worker's.
 #include <algorithm>
 #include <filesystem>
 

@@ -1,5 +1,5 @@
-// Checks spec.worker.podTemplate against the restricted Pod Security Standard. A field of a wrong type
-// is skipped here: the check of the types reports it.
+// Checks spec.worker.podTemplate against the restricted Pod Security Standard. A field of a wrong
+// type is skipped here: the check of the types reports it.
 #include <algorithm>
 
 #include "common/base/strings.h"

@@ -25,8 +25,8 @@ struct ConvertOptions {
   std::filesystem::path output;
 };
 
-// `file` as messages name it, `argument` as the comment of the result names the command's. Prints to
-// `err` that the trained model is lost: the comments of the manifest are easily overlooked.
+// `file` as messages name it, `argument` as the comment of the result names the command's. Prints
+// to `err` that the trained model is lost: the comments of the manifest are easily overlooked.
 Result<std::string> convert_document(Document document, const std::string& file,
                                      const std::string& argument, std::ostream& err) {
   const auto refuse = [&](const std::vector<FieldError>& errors) {

@@ -14,8 +14,8 @@ namespace tilewright {
 void add_render_command(CLI::App& app, int& exit_code);
 
 // The objects in the order of their creation, with placeholders for the UID, the suffix of a
-// generated name and the job's key. `gang_scheduler`: PodOptions::gang_scheduler. Prints warnings to
-// `err`.
+// generated name and the job's key. `gang_scheduler`: PodOptions::gang_scheduler. Prints warnings
+// to `err`.
 Result<std::string> render_file(const std::filesystem::path& path, std::ostream& err,
                                 const std::string& rendezvous,
                                 const std::string& gang_scheduler = {});

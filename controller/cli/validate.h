@@ -29,10 +29,10 @@ int validate_files(const std::vector<std::filesystem::path>& files,
                    const std::optional<ClusterOptions>& cluster, std::ostream& out,
                    std::ostream& err);
 
-// Checks the manifests against a cluster. Prints whether the cluster accepts each job, or that it was
-// only partly checked because the user has no permission for the rest. Returns kManifest if a job is
-// invalid or the cluster would reject it, kPeerLost if the API server gave no usable response,
-// kUsage if the kubeconfig cannot be used.
+// Checks the manifests against a cluster. Prints whether the cluster accepts each job, or that it
+// was only partly checked because the user has no permission for the rest. Returns kManifest if a
+// job is invalid or the cluster would reject it, kPeerLost if the API server gave no usable
+// response, kUsage if the kubeconfig cannot be used.
 int validate_in_cluster(const std::vector<Input>& manifests, const ClusterOptions& cluster_options,
                         std::ostream& out, std::ostream& err);
 

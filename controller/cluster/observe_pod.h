@@ -8,8 +8,8 @@
 
 namespace tilewright::cluster {
 
-// The container named worker decides, in the pod of a PyTorchJob the one named pytorch; if an init
-// container fails, that one, because the other containers then never start.
+// Reads the state of the container `worker`, in the pod of a PyTorchJob that of `pytorch`. If an
+// init container has failed, reads that one: the others never start.
 // Returns std::nullopt if the pod has no worker index label. Members of an unexpected type count as
 // absent, because the API server has validated the pod. The caller sets `node_state`, which is not
 // part of a pod.

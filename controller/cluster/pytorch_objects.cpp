@@ -44,7 +44,7 @@ std::map<std::string, std::string> labels_of(const api::PyTorchJob& job, const R
 // The API server's admission of Secrets, PodGroups and others needs no labels of Kubeflow.
 json owned_metadata(const api::PyTorchJob& job, const std::string& name) {
   json metadata = metadata_of(kPyTorchJobApiVersion, kPyTorchJobKind, job.metadata, name);
-  // The user's images are not ours.
+  // The user's image is not the application tilewright-worker.
   metadata["labels"].erase(labels::kAppName);
   return metadata;
 }

@@ -33,11 +33,11 @@ std::string replica_name(const api::PyTorchJob& job, const Replica& replica);
 // "training.kubeflow.org/job-name=mrpc,...", the selector of the pods of a replica type.
 std::string replica_selector(const api::PyTorchJob& job, std::string_view type);
 
-// Whether torchrun's agents rendezvous through the operator's TCPStore: the job has an elasticPolicy
-// with the backend c10d and sets neither rdzvHost, rdzvPort nor standalone. A job whose
-// restartPolicy does not restart agents that lose the store (Never) would fail at a change of the
-// operator's leader, and the store does not know the agents of hostNetwork pods by their address, so
-// these use worker 0.
+// Whether torchrun's agents rendezvous through the operator's TCPStore: the job has an
+// elasticPolicy with the backend c10d and sets neither rdzvHost, rdzvPort nor standalone. A job
+// whose restartPolicy does not restart agents that lose the store (Never) would fail at a change of
+// the operator's leader, and the store does not know the agents of hostNetwork pods by their
+// address, so these use worker 0.
 bool uses_operator_tcpstore(const api::PyTorchJob& job);
 
 // PodOptions::tcpstore is used if uses_operator_tcpstore().

@@ -69,9 +69,9 @@ void read_template(const api::PyTorchReplicaSpec& replica, api::Worker& worker) 
   if (volumes.is_array()) worker.pod_template = {{"spec", {{"volumes", volumes}}}};
 }
 
-// --output_dir with its dates expanded at the creation of the job, in UTC as in the pods; empty: the
-// worker expands it, because only the pod knows a variable in it or a date has another form than
-// date(1) has, which the worker reports.
+// --output_dir with its dates expanded at the creation of the job, in UTC as in the pods. Empty:
+// the worker expands it, because only the pod knows a variable in it or a date has another form
+// than date(1) has, which the worker reports.
 std::string output_directory(const api::PyTorchJob& job, const api::Training& training) {
   std::string directory = training.arguments.settings().output_dir;
   if (launch::holds_date(directory)) {

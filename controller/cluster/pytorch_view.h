@@ -21,8 +21,8 @@ struct JobView {
 };
 
 // The job must have defaults applied. Fields that its kind does not have keep the defaults of a
-// TrainJob; the policies do not read them. A job that Tilewright's image trains has the sizes of the
-// TrainJob that `tilewright convert` makes of it, so both end with the same weights.
+// TrainJob; the policies do not read them. A job that Tilewright's image trains has the sizes of
+// the TrainJob that `tilewright convert` makes of it, so both end with the same weights.
 JobView view_of(const api::PyTorchJob& job);
 
 // The status of the job for Kubeflow's clients, made from `status`, which the policies computed for

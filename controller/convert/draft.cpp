@@ -104,8 +104,8 @@ Conversion Draft::finish() {
   return std::move(result_);
 }
 
-// Checks the TrainJob as `tilewright validate` does. Fields of the podTemplate that a TrainJob cannot
-// have become notes.
+// Checks the TrainJob as `tilewright validate` does. Fields of the podTemplate that a TrainJob
+// cannot have become notes.
 void Draft::validate() {
   constexpr int kMaxRemovals = 100;
   for (int round = 0;; ++round) {

@@ -19,11 +19,11 @@ class JobStore {
   // Opens or creates the directory and fills in `job`: the name for generateName, UID and status.
   // The job exists once save() has written it.
   //   no directory         creates a new job
-  //   an unfinished job    resumes it with its UID and status, and with the spec of `job`, which must
-  //                        not change the training if that has begun
+  //   an unfinished job    resumes it with its UID and status, and with the spec of `job`, which
+  //                        must not change the training if that has begun
   //   a finished job       error
-  // `replace` deletes an existing job first. Errors: kUsage, the job is finished or its training has
-  // changed, another `up` runs it, its name is a path or the directory is not a job's;
+  // `replace` deletes an existing job first. Errors: kUsage, the job is finished or its training
+  // has changed, another `up` runs it, its name is a path or the directory is not a job's;
   // output_error_code(), the directory is not writable; kOutput, its file system has no locks;
   // kManifest, job.json is invalid.
   static Result<JobStore> open(const std::filesystem::path& state_dir, api::TrainJob& job,

@@ -108,8 +108,8 @@ void Session::collect_events(const policy::Plan& plan) {
 void Session::print_events() {
   const api::Condition* failed = job_.status.find_condition(api::condition::kFailed);
   for (const policy::Event& event : std::exchange(events_, {})) {
-    // The first and last lines of the run already report these events. After a signal, the spec does
-    // not suspend the job, as the message of a suspension says.
+    // The first and last lines of the run already report these events. After a signal, the spec
+    // does not suspend the job, as the message of a suspension says.
     if (event.reason == policy::event_reason::kCreated ||
         event.reason == policy::event_reason::kSucceeded ||
         event.reason == policy::event_reason::kRunning ||

@@ -1,4 +1,4 @@
-// The informers for TrainJobs, their pods and nodes, with lookups in their caches.
+// The informers for TrainJobs, PyTorchJobs, their pods and nodes, with lookups in their caches.
 #pragma once
 
 #include <deque>
@@ -24,8 +24,8 @@ enum class Change {
 };
 
 // Thread-safe. The informers run on every replica, so that a new leader starts with filled caches.
-// PyTorchJobs are cached only if they are enabled. They are not part of synced(): where their CRD is
-// not installed, TrainJobs still run, and a PyTorchJob is reconciled when the cache shows it.
+// PyTorchJobs are cached only if they are enabled. They are not part of synced(): where their CRD
+// is not installed, TrainJobs still run, and a PyTorchJob is reconciled when the cache shows it.
 class Caches {
  public:
   using Job = kube::Informer<JobRecord>::Item;

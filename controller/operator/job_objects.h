@@ -53,8 +53,8 @@ std::unique_ptr<JobObjects> train_job_objects(const api::TrainJob& job);
 
 // `view`: of the job (controller/cluster/pytorch_view.h). `workers`: as observed, for the counts in
 // the status. `stored`: the status as stored by the API server, whose layout the next one keeps.
-// `drops_state`: whether the API server is known to drop status.tilewright of PyTorchJobs; shared by
-// all of them. `tcpstore`: PodOptions::tcpstore.
+// `drops_state`: whether the API server is known to drop status.tilewright of PyTorchJobs; shared
+// by all of them. `tcpstore`: PodOptions::tcpstore.
 std::unique_ptr<JobObjects> pytorch_job_objects(const api::TrainJob& view,
                                                 const api::PyTorchJob& job,
                                                 const std::vector<policy::Worker>& workers,

@@ -53,8 +53,8 @@ class Reconciler {
   // Reads the events of scheduled pods that are slow to start.
   void read_start_failures(const std::string& key, policy::Observed& observed,
                            JobExpectations& expectations, const net::Wait& wait);
-  // Serves the store of the job's pods, and marks those that ended with their last store. Returns the
-  // address for new pods; empty: they use worker 0.
+  // Serves the store of the job's pods, and marks those that ended with their last store. Returns
+  // the address for new pods; empty: they use worker 0.
   std::string serve_store(const JobId& id, const api::PyTorchJob& job, policy::Observed& observed);
   void handle_deleted(const std::string& key, JobExpectations& expectations);
 

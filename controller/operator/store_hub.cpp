@@ -30,7 +30,8 @@ constexpr int kAgentFailed = 1;  // exit code of torchrun
 
 }  // namespace
 
-// There is no lower bound: a worker that had ended under the earlier leader would have been replaced.
+// There is no lower bound: a worker that had ended under the earlier leader would have been
+// replaced.
 bool ended_with_its_store(const policy::Worker& worker, WallTime opened) {
   return worker.phase == policy::WorkerPhase::kFailed && worker.exit_code == kAgentFailed &&
          worker.started && *worker.started < opened && worker.finished &&

@@ -1,5 +1,5 @@
-// The TCPStores of PyTorchJobs, for the rendezvous of torchrun's agents: one store for each job, all
-// on one port. Thread-safe.
+// The TCPStores of PyTorchJobs, for the rendezvous of torchrun's agents: one store for each job,
+// all on one port. Thread-safe.
 //
 // The protocol has no authentication, so the source address of a connection decides: the pods of a
 // job reach the job's store, and other clients none.

@@ -53,8 +53,8 @@ bool has_not_joined(const JobState& state, const api::TrainJobStatus& status, Ti
   return timer.due(latest + kJoinGracePeriod);
 }
 
-// Returns null if every worker of the rendezvous can use the job's instruction set, or is being moved
-// to a node that has it.
+// Returns null if every worker of the rendezvous can use the job's instruction set, or is being
+// moved to a node that has it.
 const Worker* find_worker_without_isa(const JobState& state, const api::TrainJobStatus& status) {
   if (!state.observed.rendezvous) return nullptr;
   for (const auto& [index, member] : state.observed.rendezvous->members) {

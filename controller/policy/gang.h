@@ -7,8 +7,8 @@
 
 namespace tilewright::policy {
 
-// min_member is minAvailable, by default `min_workers`. At most `workers`, the number of pods, because
-// the scheduler would wait forever for more.
+// min_member is minAvailable, by default `min_workers`. At most `workers`, the number of pods,
+// because the scheduler would wait forever for more.
 Gang make_gang(const api::SchedulingPolicy& policy, std::int64_t min_workers, std::int64_t workers);
 
 // Returns std::nullopt if the job has no schedulingPolicy or the runtime has no gang scheduler.

@@ -62,8 +62,8 @@ bool has_ended(const Worker& worker);
 // True if the worker and every other container of its pod have ended.
 bool pod_has_ended(const Worker& worker);
 // True if the node does not report and the worker's heartbeats have stopped. The worker then counts
-// as dead, although its pod is still Running or Pending. Foreign programs send no heartbeats and may
-// still run, so their pods are left to the node controller, as with Kubeflow's operator.
+// as dead, although its pod is still Running or Pending. Foreign programs send no heartbeats and
+// may still run, so their pods are left to the node controller, as with Kubeflow's operator.
 bool is_lost(const JobState& state, const Worker& worker);
 // Requeues the job if a worker's node does not report but its heartbeats have not stopped yet,
 // because no event reports the end of the heartbeats.

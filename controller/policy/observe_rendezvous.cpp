@@ -34,8 +34,8 @@ void take_figures(RendezvousView& view) {
   });
 }
 
-// A Pending pod is not running if its node reports, for example that it is not ready yet. If the node
-// does not report, its kubelet may have started the pod.
+// A Pending pod is not running if its node reports, for example that it is not ready yet. If the
+// node does not report, its kubelet may have started the pod.
 bool may_be_running(const Worker& worker) {
   if (worker.phase == WorkerPhase::kPending) {
     return !worker.node.empty() && worker.node_state == NodeState::kUnreachable;

@@ -62,7 +62,8 @@ struct Worker {
   std::optional<WallTime> deletion_deadline;
   // Exit code of the container; 128 + n after signal n, as shells and kubelets report it.
   std::optional<int> exit_code;
-  // The init container that failed and to which exit_code, reason and last_lines belong; empty: none.
+  // The init container that failed and to which exit_code, reason and last_lines belong; empty:
+  // none.
   std::string init_container;
   // Why it ended, in addition to the exit code and `terminating`. While it runs: kInfrastructure if
   // the cluster is about to stop it.

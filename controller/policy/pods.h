@@ -9,8 +9,9 @@
 namespace tilewright::policy {
 
 // Creates every missing index whose back-off is over; an index that still has a worker, even a dead
-// one, is never created. Deletes surplus workers after a scale-down, outdated ones, and workers that
-// another node with the job's instruction set could run. Returns the indices that will not join soon.
+// one, is never created. Deletes surplus workers after a scale-down, outdated ones, and workers
+// that another node with the job's instruction set could run. Returns the indices that will not
+// join soon.
 std::set<int> plan_workers(const JobState& state, const Restarts& restarts,
                            api::TrainJobStatus& status, Timer& timer, Plan& plan);
 

@@ -55,7 +55,8 @@ Plan plan_suspended(const JobState& state, api::TrainJobStatus status,
   Plan plan;
   Timer timer(state.now);
   suspend(state, status, plan);
-  // Workers that are being stopped write a checkpoint together; a refused one would exit without it.
+  // Workers that are being stopped write a checkpoint together; a refused one would exit without
+  // it.
   if (status.nominal_workers > 0 && std::ranges::any_of(state.observed.workers, is_active)) {
     plan.membership = membership_of(state, {});
   }

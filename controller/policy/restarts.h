@@ -9,9 +9,9 @@
 // An init container that fails counts as the program.
 //
 // A worker that does not find the job's last checkpoint (exit code 20) restarts only after a change
-// of the job, too; in a runtime where the job cannot change, the job fails. A TrainJob also fails if
-// a worker exits with 2 (bad flags) or 14 (the output directory is refused), and an exact job if its
-// training diverges (21).
+// of the job, too; in a runtime where the job cannot change, the job fails. A TrainJob also fails
+// if a worker exits with 2 (bad flags) or 14 (the output directory is refused), and an exact job if
+// its training diverges (21).
 //
 // api::kRestartPolicyMeanings describes the values of restartPolicy. The exit code of signal n is
 // 128 + n. A worker that exits with 0 is not restarted, not even under Always. The master of a

@@ -30,8 +30,8 @@ bool is_recorded(const JobState& state, const api::TrainJobStatus& status, int i
                                     worker_name(state.observed.job, state.observed.traits, index));
 }
 
-// Many programs exit with 0 on SIGTERM, so the exit of a pod that is being deleted shows success only
-// if Tilewright's trainer ran in it.
+// Many programs exit with 0 on SIGTERM, so the exit of a pod that is being deleted shows success
+// only if Tilewright's trainer ran in it.
 bool exited_with_success(const JobState& state, int index) {
   const auto found = state.workers.find(index);
   return found != state.workers.end() && found->second->phase == WorkerPhase::kSucceeded &&

@@ -1,5 +1,6 @@
-// The PyTorchJobs of the CPU guides move to the native trainer by their image alone: they survive the
-// loss of pods and end with the weights of the TrainJob that `tilewright convert` makes of them.
+// The PyTorchJobs of the CPU guides move to the native trainer by their image alone: they survive
+// the loss of pods and end with the weights of the TrainJob that `tilewright convert` makes of
+// them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -15,7 +15,8 @@ using testing::CommandResult;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Enough that the job still runs when the status shows its first checkpoint, up to ten seconds late.
+// Enough that the job still runs when the status shows its first checkpoint, up to ten seconds
+// late.
 constexpr int kSteps = 60;
 
 // How worker 0's log names a worker 1 that has left after SIGTERM, and one that was killed.
@@ -36,8 +37,8 @@ class TrainingOnACluster : public testing::TrainingJobTest {
  protected:
   TrainingOnACluster() : TrainingJobTest(testing::Model::kMiniLm) {}
   void start() { start(two_workers()); }
-  // Delays the steps, above all those of epoch 2, in which worker 0 trains alone: the replacement of
-  // worker 1 must join before the last step. The local run has no delays.
+  // Delays the steps, above all those of epoch 2, in which worker 0 trains alone: the replacement
+  // of worker 1 must join before the last step. The local run has no delays.
   void start_for_a_replacement() {
     json job = two_workers();
     job["spec"]["worker"]["env"] = json::array({testing::delayed_epochs({200, 1000})});
@@ -53,9 +54,9 @@ class TrainingOnACluster : public testing::TrainingJobTest {
                 "--delete-emptydir-data", "--force", "--timeout=100s"});
     return node;
   }
-  // Worker 0 has kept the state while worker 1 was replaced: it has read no checkpoint and computed at
-  // most one step again. Records the seconds from the end of the membership epoch until it continued
-  // alone, which its log says in a line that begins with `change`.
+  // Worker 0 has kept the state while worker 1 was replaced: it has read no checkpoint and computed
+  // at most one step again. Records the seconds from the end of the membership epoch until it
+  // continued alone, which its log says in a line that begins with `change`.
   void expect_state_kept(const std::string& change) {
     const std::string log = kubectl_ok({"logs", "mrpc-worker-0"});
     EXPECT_THAT(log, Not(HasSubstr("resuming from")));

@@ -1,5 +1,5 @@
-// Bad data files and weights: each ends the training with one sentence and its exit code, and leaves
-// no output.
+// Bad data files and weights: each ends the training with one sentence and its exit code, and
+// leaves no output.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

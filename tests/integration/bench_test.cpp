@@ -1,5 +1,5 @@
-// Runs every benchmark of the built program on a small shape: each must print valid JSON, and refuse
-// bad input with one message and its exit code.
+// Runs every benchmark of the built program on a small shape: each must print valid JSON, and
+// refuse bad input with one message and its exit code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
-// A cluster with two kinds named TrainJob: Tilewright's and Kubeflow Trainer v2's. The names that the
-// documentation and the programs print are not ambiguous there. TILEWRIGHT_TRAINER_CRD names the file
-// of Trainer's CRD (`make kubeflow-crd`); without it the tests use one that has only its names.
+// A cluster with two kinds named TrainJob: Tilewright's and Kubeflow Trainer v2's. The names that
+// the documentation and the programs print are not ambiguous there. TILEWRIGHT_TRAINER_CRD names
+// the file of Trainer's CRD (`make kubeflow-crd`); without it the tests use one that has only its
+// names.
 #include <gmock/gmock.h>
 #include <stdlib.h>
 

@@ -494,8 +494,8 @@ TEST_F(ChartRbac, AllowsReadingOnlyTheOperatorsSecret) {
   EXPECT_FALSE(is_allowed("get", "", "pods/log", kJobs));
 }
 
-// The API server runs without the controller that aggregates cluster roles. The users view, edit and
-// admin are bound to the roles with the label for the cluster role of their name instead.
+// The API server runs without the controller that aggregates cluster roles. The users view, edit
+// and admin are bound to the roles with the label for the cluster role of their name instead.
 class ChartUserRoles : public ChartRbac {
  protected:
   void bind_users(const std::vector<std::string>& flags) {

@@ -69,8 +69,9 @@ class ControllerTest : public CrdTest {
     CrdTest::TearDown();
   }
 
-  // Starts a controller that watches this test's namespace, or all of them. `fault` is TILEWRIGHT_FAULT. Without a
-  // `rendezvous_address`, workers get that of the Service, whose endpoint is $POD_IP.
+  // Starts a controller that watches this test's namespace, or all of them. `fault` is
+  // TILEWRIGHT_FAULT. Without a `rendezvous_address`, workers get that of the Service, whose
+  // endpoint is $POD_IP.
   RunningProgram& start_controller(const std::string& fault = "",
                                    std::vector<std::string> more = {},
                                    const std::string& rendezvous_address = "127.0.0.1:0") {

@@ -50,7 +50,8 @@ class HeldPoint {
   void wait_until_held() { writer_ = FileDescriptor(open(pipe_.c_str(), O_WRONLY | O_CLOEXEC)); }
   // Releases the held processes, and those that reach the point later are not held.
   void release() {
-    // Ends also the wait of a process that has only opened the pipe; never blocks, as O_WRONLY would.
+    // Ends also the wait of a process that has only opened the pipe; never blocks, as O_WRONLY
+    // would.
     if (!writer_) writer_ = FileDescriptor(open(pipe_.c_str(), O_RDWR | O_CLOEXEC));
     std::filesystem::remove(pipe_);
     writer_.reset();

@@ -62,7 +62,8 @@ struct CommandLine {
 
 class GuideCommand : public testing::HubTraining {
  protected:
-  // Runs the command with the hub, then without network from the cache. Both train the same weights.
+  // Runs the command with the hub, then without network from the cache. Both train the same
+  // weights.
   void train_twice(const char* line, const std::string& output) {
     const CommandLine command(line);
     ASSERT_EQ(run(command.arguments), 0) << output_;

@@ -1,5 +1,6 @@
-// A hub that refuses, limits, breaks off or corrupts, and names that it does not have: each ends the
-// training with one sentence and its exit code, and the cache holds nothing that a later run trusts.
+// A hub that refuses, limits, breaks off or corrupts, and names that it does not have: each ends
+// the training with one sentence and its exit code, and the cache holds nothing that a later run
+// trusts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -215,8 +215,8 @@ TEST_F(LaunchCommand, RanksUseTheDirectoryOfRank0) {
 }
 
 // Two processes of an agent die in the third step: as a rule both at once, so that they resume from
-// a checkpoint; but the second may notice the death of the first before its own third step, and then
-// one dies in the next membership epoch. The agent starts them again, later, and they use the
+// a checkpoint; but the second may notice the death of the first before its own third step, and
+// then one dies in the next membership epoch. The agent starts them again, later, and they use the
 // directory of their first start.
 TEST_F(LaunchCommand, RestartedProcessesUseTheDirectoryOfTheFirstStart) {
   const testing::ScopedFault fault(testing::fault_once("step.begin@2", path("first")) + ";" +

@@ -1,5 +1,5 @@
-// Tests of the chart's alert rules and of queries of the dashboard with promtool, and of the dashboard
-// file. tests/e2e/dashboard_test.cpp runs every query of the dashboard.
+// Tests of the chart's alert rules and of queries of the dashboard with promtool, and of the
+// dashboard file. tests/e2e/dashboard_test.cpp runs every query of the dashboard.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -240,8 +240,8 @@ TEST_F(MpiTraining, ResumesFromTheCheckpointOfARunThatWasKilled) {
   EXPECT_THAT(output_, HasSubstr("resuming from"));
 }
 
-// Holds the ranks before the fourth step. Then rank 0 writes its checkpoint for longer than the other
-// ranks need to end. If they asked the launcher to end the run, it would kill rank 0.
+// Holds the ranks before the fourth step. Then rank 0 writes its checkpoint for longer than the
+// other ranks need to end. If they asked the launcher to end the run, it would kill rank 0.
 std::string slow_stop(const testing::HeldPoint& held) {
   return held.fault("step.begin@3") + ";checkpoint.before_rename,worker=0,delay=3000";
 }

@@ -1,5 +1,5 @@
-// Workers of an exact job avoid the nodes that lack its instruction set: the operator's node affinity
-// by matchFields, as Kubernetes' API server admits it and its scheduler reads it.
+// Workers of an exact job avoid the nodes that lack its instruction set: the operator's node
+// affinity by matchFields, as Kubernetes' API server admits it and its scheduler reads it.
 #include "tests/integration/controller_fixture.h"
 
 namespace tilewright::testing {

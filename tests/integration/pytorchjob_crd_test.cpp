@@ -46,7 +46,8 @@ class PyTorchJobCrd : public ClusterTest {
   }
   static HttpsClient& admin() { return control_plane().admin(); }
 
-  // Creates the object as kubectl does, with unknown fields as errors, and reads back the stored one.
+  // Creates the object as kubectl does, with unknown fields as errors, and reads back the stored
+  // one.
   static json created(const json& object) {
     const HttpResponse made = admin().post(kPath + "?fieldValidation=Strict", object);
     EXPECT_EQ(made.status, 201) << made.message() << "\n" << object;

@@ -104,8 +104,8 @@ class Recovery : public testing::Training {
   }
 };
 
-// One kill after another, each in the next membership epoch. Both workers are needed, so the survivor
-// waits for each replacement.
+// One kill after another, each in the next membership epoch. Both workers are needed, so the
+// survivor waits for each replacement.
 std::string one_per_epoch(const std::vector<std::string>& faults) {
   std::string text;
   for (std::size_t i = 0; i < faults.size(); ++i) {
@@ -148,8 +148,8 @@ TEST_F(Recovery, BeginsTheTransferAgainWhenASenderIsLost) {
                    reference({"--max_steps=8", "--nominal_workers=3"}), 24);
 }
 
-// Two workers train while the third gets the state, because the first part of it takes long; then the
-// same while one of the two dies.
+// Two workers train while the third gets the state, because the first part of it takes long; then
+// the same while one of the two dies.
 TEST_F(Recovery, TrainsWhileAReplacementGetsTheState) {
   constexpr const char* kSlow =
       "step.begin@3,worker=0;state.transfer,worker=1,epoch=2,delay=500;"

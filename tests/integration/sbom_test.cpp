@@ -1,5 +1,5 @@
-// The root file systems of the images that docker/collect-root makes: the bill of materials of each,
-// and the programs of the worker's.
+// The root file systems of the images that docker/collect-root makes: the bill of materials of
+// each, and the programs of the worker's.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -20,9 +20,9 @@ class SlowWorker : public testing::Training {
                                 {"--per_device_train_batch_size=4", "--save_steps=100000",
                                  fmt::format("--max_steps={}", steps)});
   }
-  // Two workers and eight shards of one example. The delays for each shard are most of the time of a
-  // step, and a window of the balancer is five steps. Worker 1 is slow in the first 25 steps, then
-  // a little faster than worker 0.
+  // Two workers and eight shards of one example. The delays for each shard are most of the time of
+  // a step, and a window of the balancer is five steps. Worker 1 is slow in the first 25 steps,
+  // then a little faster than worker 0.
   void train_with_a_slow_worker(int steps, const std::string& trainer_lines) {
     write_manifest({.name = "slow",
                     .min_replicas = 2,

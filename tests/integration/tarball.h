@@ -19,8 +19,8 @@ inline std::string missing_for_tarball() {
   return std::filesystem::exists("/usr/bin/dpkg-query") ? "" : "the tarball is packed on Debian";
 }
 
-// The only directory of the tarball, in `root`, which is created. Level 0: the content matters here,
-// not its size.
+// The only directory of the tarball, in `root`, which is created. Level 0: the content matters
+// here, not its size.
 inline std::filesystem::path unpack_tarball(const std::filesystem::path& root) {
   std::filesystem::create_directory(root);
   const CommandResult packed = run_script(

@@ -1,5 +1,6 @@
-// Question answering and regression give bitwise equal weights for any number of processes and after
-// a kill, as classification does in training_test.cpp, and question answering equal predictions.
+// Question answering and regression give bitwise equal weights for any number of processes and
+// after a kill, as classification does in training_test.cpp, and question answering equal
+// predictions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

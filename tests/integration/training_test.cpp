@@ -441,8 +441,8 @@ class Evaluation : public Training {
     train_.back() = "--do_eval=true";
     train_.insert(train_.end(), {"--do_train", "--save_strategy=no", "--threads=1"});
   }
-  // Sends SIGTERM in the first evaluation. An agent says that it has it just before it passes it on:
-  // for this time the batches take a second. Returns the exit code.
+  // Sends SIGTERM in the first evaluation. An agent says that it has it just before it passes it
+  // on: for this time the batches take a second. Returns the exit code.
   int terminate(const std::vector<std::string>& arguments, const std::string& line_before) {
     testing::HeldPoint held(folder() / "held");
     const ScopedFault fault(held.fault("evaluate.begin") + ";evaluate.batch,delay=1000");

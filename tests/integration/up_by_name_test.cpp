@@ -1,5 +1,5 @@
-// `tilewright up` on manifests that name a model and a data set of the hub: the weights are those of
-// a run from directories, and a second run needs no network.
+// `tilewright up` on manifests that name a model and a data set of the hub: the weights are those
+// of a run from directories, and a second run needs no network.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

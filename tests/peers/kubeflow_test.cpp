@@ -1,6 +1,6 @@
 // Runs Kubeflow's operator and then ours on the same PyTorchJobs, with Kubeflow's CRD, and compares
-// the objects that both make (kubeflow_comparison.h). `kubeflow/run` builds the peer and starts this
-// program, which writes the differences to TILEWRIGHT_PEER_RESULT.
+// the objects that both make (kubeflow_comparison.h). `kubeflow/run` builds the peer and starts
+// this program, which writes the differences to TILEWRIGHT_PEER_RESULT.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -194,8 +194,8 @@ class JobRun {
     side_.node.hold_containers(false);
     side_.node.start_containers();
   }
-  // Kubeflow's operator creates pods again that it has deleted at a limit, if they are gone before its
-  // cache shows the end of the job. Kubelets need longer than that.
+  // Kubeflow's operator creates pods again that it has deleted at a limit, if they are gone before
+  // its cache shows the end of the job. Kubelets need longer than that.
   void fail_at_limit(const std::function<void()>& reach_limit) {
     side_.node.hold_deletions(true);
     reach_limit();

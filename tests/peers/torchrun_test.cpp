@@ -1,6 +1,7 @@
 // Real agents of PyTorch's torchrun in the pods of an elastic PyTorchJob: they use the operator's
 // store. A node without a kubelet reports the pods, and this program starts for each pod the agent
-// with the variables of its container (needs root). TILEWRIGHT_PEER_PYTHON is a Python that has torch.
+// with the variables of its container (needs root). TILEWRIGHT_PEER_PYTHON is a Python that has
+// torch.
 #include <fstream>
 
 #include "common/net/wait.h"

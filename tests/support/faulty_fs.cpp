@@ -1,6 +1,6 @@
-// Serves the file system of faulty_fs.h: faulty_fs BACKING MOUNTPOINT FAULTS. Passes every operation
-// to the directory BACKING, except those that the file FAULTS lets fail ("OPERATION ERROR PART"), or,
-// with the error HOLD, write a byte to FAULTS.held and wait for one in FAULTS.go.
+// Serves the file system of faulty_fs.h: faulty_fs BACKING MOUNTPOINT FAULTS. Passes every
+// operation to the directory BACKING, except those that the file FAULTS lets fail ("OPERATION ERROR
+// PART"), or, with the error HOLD, write a byte to FAULTS.held and wait for one in FAULTS.go.
 // Prints "mounted" when it is ready; SIGTERM unmounts it. One thread.
 #define FUSE_USE_VERSION 31
 #include <dirent.h>

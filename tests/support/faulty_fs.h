@@ -1,6 +1,7 @@
 // A file system with the faults of network storage, mounted for one test: refuses RENAME_NOREPLACE
 // and RENAME_EXCHANGE, keeps a deleted file that is open under a name .nfsXXXX, as an NFS client
-// does ("silly rename"), and fails or holds chosen operations. The program beside this header serves it.
+// does ("silly rename"), and fails or holds chosen operations. The program beside this header
+// serves it.
 #pragma once
 
 #include <fcntl.h>
@@ -54,7 +55,8 @@ class FaultyFileSystem {
   std::filesystem::path backing() const { return folder_.path() / "backing"; }
 
   // From now on `operation` ("write", "rename", "open", ...) fails with this error ("ENOSPC",
-  // "ESTALE", "EIO", "EPERM", "EACCES") on files whose path contains `part`. Replaces the earlier fault.
+  // "ESTALE", "EIO", "EPERM", "EACCES") on files whose path contains `part`. Replaces the earlier
+  // fault.
   void fail(const std::string& operation, const std::string& error, const std::string& part = "") {
     std::ofstream(folder_.path() / "faults.new") << operation << ' ' << error << ' ' << part;
     std::filesystem::rename(folder_.path() / "faults.new", folder_.path() / "faults");

@@ -33,9 +33,9 @@ inline int free_port() {
   throw std::runtime_error("no port between 12000 and 20000 is free on 127.0.0.1");
 }
 
-// A port that is free on all addresses and that only an explicit bind with SO_REUSEADDR gets, such as
-// that of net::Listener: the kernel gives a port that has a bound socket to no other. Until then a
-// connection to it is refused.
+// A port that is free on all addresses and that only an explicit bind with SO_REUSEADDR gets, such
+// as that of net::Listener: the kernel gives a port that has a bound socket to no other. Until then
+// a connection to it is refused.
 class ReservedPort {
  public:
   ReservedPort() {

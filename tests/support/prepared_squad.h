@@ -1,5 +1,5 @@
-// SQuAD as the datasets library leaves it in its cache: the Arrow files of tests/golden/guides/arrow, which
-// have the rows of the hub's Parquet files there.
+// SQuAD as the datasets library leaves it in its cache: the Arrow files of
+// tests/golden/guides/arrow, which have the rows of the hub's Parquet files there.
 #pragma once
 
 #include <filesystem>

@@ -22,8 +22,8 @@ struct AdamWBench : WorkloadRun {
   double bytes = 0;  // least number of bytes that a step reads and writes
   double gigabytes_per_second = 0;
   double copy_gigabytes_per_second = 0;  // of memcpy with the same threads
-  // Parameters, moments, gradient and packed weights; if it is not larger than the cache, the figures
-  // are those of the cache.
+  // Parameters, moments, gradient and packed weights; if it is not larger than the cache, the
+  // figures are those of the cache.
   double working_set_bytes = 0;
   double last_cache_bytes = 0;  // 0: unknown
   Profile profile;              // of further steps

@@ -20,8 +20,8 @@ using collectives::Range;
 
 constexpr Duration kRunTimeout = std::chrono::minutes(5);
 
-// Sums in place and checks each sum. Returns the mean in seconds, as the programs that Tilewright is
-// compared with do.
+// Sums in place and checks each sum. Returns the mean in seconds, as the programs that Tilewright
+// is compared with do.
 double time_sums(collectives::Mesh& mesh, std::int64_t count, int repetitions) {
   const auto elements = static_cast<std::size_t>(count);
   const auto shared =

@@ -1,5 +1,5 @@
-// Benchmarks the all-reduce of gradients between processes of this host, bound to CPUs as those of a
-// training.
+// Benchmarks the all-reduce of gradients between processes of this host, bound to CPUs as those of
+// a training.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Benchmarks checkpoints: how long the training stops for one that is written in the background, and
-// for one that is written between two steps.
+// Benchmarks checkpoints: how long the training stops for one that is written in the background,
+// and for one that is written between two steps.
 #pragma once
 
 #include <filesystem>
@@ -21,8 +21,9 @@ struct CheckpointBench : WorkloadRun {
   double bytes = 0;       // of weights and moments
   double touch = 0;       // seconds for the first touch of the copy's memory, once in a training
   double plain_step = 0;  // seconds of a step without a checkpoint, median
-  // Of each checkpoint, in seconds: the training stops while it is written; the training stops while
-  // it is copied; from then until it is committed; the additional time of the steps meanwhile.
+  // Of each checkpoint, in seconds: the training stops while it is written; the training stops
+  // while it is copied; from then until it is committed; the additional time of the steps
+  // meanwhile.
   std::vector<double> between_steps, copy, write, slowdown;
   std::string to_json() const;
   std::string to_text() const;

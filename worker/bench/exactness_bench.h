@@ -1,5 +1,6 @@
-// The cost of exact mode: steps that sum gradients over virtual shards in their tree, in alternation
-// with steps of one shard, in one process. Between processes bench/exactness.py measures it.
+// The cost of exact mode: steps that sum gradients over virtual shards in their tree, in
+// alternation with steps of one shard, in one process. Between processes bench/exactness.py
+// measures it.
 #pragma once
 
 #include <optional>

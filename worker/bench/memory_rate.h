@@ -8,8 +8,8 @@
 
 namespace tilewright::bench {
 
-// Bytes read and written per second when all threads of the pool copy memory, each its own blocks of
-// `bytes_each`: the median of `repetitions`.
+// Bytes read and written per second when all threads of the pool copy memory, each its own blocks
+// of `bytes_each`: the median of `repetitions`.
 double copy_gigabytes_per_second(runtime::ThreadPool& pool, std::int64_t bytes_each,
                                  int repetitions);
 

@@ -14,7 +14,8 @@
 
 namespace tilewright::bench {
 
-// With other numbers of nodes than powers of two the nodes have different numbers of virtual shards.
+// With other numbers of nodes than powers of two the nodes have different numbers of virtual
+// shards.
 inline constexpr int kMaxNodes = 64;
 
 struct ScalingBenchOptions {

@@ -68,7 +68,8 @@ struct ScalingRow {
   double hidden_share() const;  // of the exchange, behind backward; 1 without an exchange
 };
 
-// `rows`: one node first. `compute_threads`: threads of this machine's speed that compute in a node.
+// `rows`: one node first. `compute_threads`: threads of this machine's speed that compute in a
+// node.
 void compare_with_one_node(std::vector<ScalingRow>& rows, double compute_threads);
 
 // Results of other programs on other hosts.

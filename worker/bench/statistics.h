@@ -20,9 +20,9 @@ double seconds(Body&& body) {
 double median(std::vector<double> values);
 
 // A confidence interval of the median of a distribution, of which only independence of the values
-// is assumed. It is [x(j), x(n + 1 - j)] of the sorted values x(1) <= ... <= x(n) with the largest j
-// whose coverage 1 - 2 P(X < j), X ~ Binomial(n, 1/2), is at least 95 %: the inversion of the sign
-// test. Source: Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2; David and
+// is assumed. It is [x(j), x(n + 1 - j)] of the sorted values x(1) <= ... <= x(n) with the largest
+// j whose coverage 1 - 2 P(X < j), X ~ Binomial(n, 1/2), is at least 95 %: the inversion of the
+// sign test. Source: Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2; David and
 // Nagaraja, Order Statistics, 3rd ed., section 7.1.
 struct MedianInterval {
   double median = 0;

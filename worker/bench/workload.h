@@ -40,8 +40,8 @@ struct WorkloadRun {
   nlohmann::ordered_json json_of(const char* benchmark, const Workload& workload) const;
 };
 
-// Runs a benchmark in the number type of its workload: calls run.operator()<runtime::bf16>(bench) or
-// run.operator()<float>(bench).
+// Runs a benchmark in the number type of its workload: calls run.operator()<runtime::bf16>(bench)
+// or run.operator()<float>(bench).
 template <typename Bench, typename Options, typename Run>
 Bench run_workload(const Options& options, runtime::Isa isa, Run run) {
   Bench bench;

@@ -1,5 +1,5 @@
-// Reads, writes and verifies checksums.json: the SHA-256 and size of each file of a directory. Errors
-// of the file system other than that a file is absent are Failures with output_error_code().
+// Reads, writes and verifies checksums.json: the SHA-256 and size of each file of a directory.
+// Errors of the file system other than that a file is absent are Failures with output_error_code().
 #pragma once
 
 #include <filesystem>

@@ -21,8 +21,8 @@ class JsonFields {
  public:
   static constexpr std::uint64_t kMaxFileBytes = std::uint64_t{16} << 20;
 
-  // Reads a file of at most `max_bytes` that contains one object. Throws Failure with `code`, or with
-  // `transient` as read_file() does.
+  // Reads a file of at most `max_bytes` that contains one object. Throws Failure with `code`, or
+  // with `transient` as read_file() does.
   JsonFields(std::filesystem::path path, ExitCode code, std::uint64_t max_bytes = kMaxFileBytes,
              std::optional<ExitCode> transient = {});
   // The object in field `name`.

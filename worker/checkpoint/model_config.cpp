@@ -44,8 +44,8 @@ bool has_class(const nn::ModelFamily& family, const nlohmann::json& architecture
   return name.starts_with("For") || name == "Model";
 }
 
-// Models of 2019 have no model_type; most have architectures. Where transformers guesses the type from
-// the name of the directory, the name of a class says it.
+// Models of 2019 have no model_type; most have architectures. Where transformers guesses the type
+// from the name of the directory, the name of a class says it.
 const nn::ModelFamily* find_family(const JsonFields& fields) {
   const std::string model_type = fields.string("model_type", "");
   nlohmann::json classes;

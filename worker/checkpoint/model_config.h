@@ -28,8 +28,8 @@ std::filesystem::path config_file(const std::filesystem::path& directory_or_file
 ModelConfig read_model_config(const std::filesystem::path& path);
 
 // The content of config.json for a model of the encoder's family with its head and fp32 weights.
-// `labels` are those of a classification, `finetuning_task` that of run_glue: the task's name; empty:
-// none. Other fields are copied from `source_json`, the `json` of
+// `labels` are those of a classification, `finetuning_task` that of run_glue: the task's name;
+// empty: none. Other fields are copied from `source_json`, the `json` of
 // a ModelConfig.
 std::string model_config_json(const std::string& source_json,
                               const std::vector<std::string>& labels,
@@ -41,8 +41,8 @@ struct ModelTask {
   bool answers_questions = false;    // "architectures" has a class ...ForQuestionAnswering
 };
 
-// `path`: as for config_file(). The default if there is no file. Throws Failure(kModel) if it cannot
-// be read.
+// `path`: as for config_file(). The default if there is no file. Throws Failure(kModel) if it
+// cannot be read.
 ModelTask read_model_task(const std::filesystem::path& path);
 
 }  // namespace tilewright::checkpoint

@@ -22,8 +22,8 @@ struct ModelDirectoryContent {
   std::function<void()> before_commit = {};  // called before the rename: a fault point for tests
 };
 
-// The contents of the tokenizer files in a model directory, by file name. Throws Failure with kModel,
-// or with kOutputUnavailable for an error that may pass.
+// The contents of the tokenizer files in a model directory, by file name. Throws Failure with
+// kModel, or with kOutputUnavailable for an error that may pass.
 std::map<std::string, std::string> tokenizer_files(const std::filesystem::path& model_directory);
 
 // Adds the files to the output directory. At any time model.safetensors is absent or all files

@@ -22,8 +22,8 @@ struct OutputRequest {
   // Whether an overwritten directory keeps its checkpoints, because the training continues from one
   // of them.
   bool keep_checkpoints = false;
-  // A copy of a request is the same writer: it may try again after an error that came when the marker
-  // was written already.
+  // A copy of a request is the same writer: it may try again after an error that came when the
+  // marker was written already.
   std::string writer_id = new_writer_id();
 };
 
@@ -68,9 +68,9 @@ OutputOwnership check_output_dir(const std::filesystem::path& output_dir,
 OutputWriter acquire_output_dir(const std::filesystem::path& output_dir,
                                 const OutputRequest& request);
 
-// Removes the ownership marker of an output directory that has nothing else, so that another job can
-// use it. False: it has other content. Throws kSuperseded if another process owns the directory, and
-// failures with output_error_code().
+// Removes the ownership marker of an output directory that has nothing else, so that another job
+// can use it. False: it has other content. Throws kSuperseded if another process owns the
+// directory, and failures with output_error_code().
 bool release_empty_output_dir(const OutputWriter& output);
 
 }  // namespace tilewright::checkpoint

@@ -1,5 +1,5 @@
-// The right of a process to write to an output directory. It lasts until a newer process of the job,
-// or another job, takes the directory over.
+// The right of a process to write to an output directory. It lasts until a newer process of the
+// job, or another job, takes the directory over.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 // The ownership marker of an output directory: the writer that owns it. It is always complete, also
-// on file systems without RENAME_NOREPLACE (NFS), and at most one of several processes creates it or
-// replaces the same one.
+// on file systems without RENAME_NOREPLACE (NFS), and at most one of several processes creates it
+// or replaces the same one.
 #pragma once
 
 #include <filesystem>

@@ -4,9 +4,10 @@
 // Format: a program for a stack machine. Source: the comments of Python's Lib/pickletools.py;
 // torch/serialization.py and torch/_utils.py for the globals.
 //
-// Bounds: all values are 16 bytes or views into the input, each opcode makes at most one, containers
-// refer to their elements by index, and nothing is read recursively. A pickle of N opcodes therefore
-// needs memory and time proportional to N, whatever it nests, shares or refers back to.
+// Bounds: all values are 16 bytes or views into the input, each opcode makes at most one,
+// containers refer to their elements by index, and nothing is read recursively. A pickle of N
+// opcodes therefore needs memory and time proportional to N, whatever it nests, shares or refers
+// back to.
 #pragma once
 
 #include <cstddef>
@@ -81,8 +82,8 @@ struct Pickle {
   const std::vector<std::pair<Value, Value>>* dict(const Value& value) const;
 };
 
-// Reads the pickle at the beginning of `content`; more bytes may follow. Throws Failure with `code`;
-// the message names `path` and, for a refused global, the global.
+// Reads the pickle at the beginning of `content`; more bytes may follow. Throws Failure with
+// `code`; the message names `path` and, for a refused global, the global.
 Pickle read_pickle(std::span<const std::byte> content, const std::filesystem::path& path,
                    ExitCode code);
 

@@ -16,8 +16,8 @@ using Json = nlohmann::json;
 // The nesting of the header: file, tensor, list. Deeper JSON is refused before it uses memory.
 constexpr std::size_t kMaxHeaderDepth = 3;
 
-// Finds what nlohmann::json accepts and a header must not have: deep nesting, and duplicate keys, of
-// which it keeps the last. A callback of parse() would take quadratic time.
+// Finds what nlohmann::json accepts and a header must not have: deep nesting, and duplicate keys,
+// of which it keeps the last. A callback of parse() would take quadratic time.
 class HeaderEvents final : public JsonEvents {
  public:
   const std::string& problem() const { return problem_; }  // empty: none

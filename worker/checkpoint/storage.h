@@ -19,7 +19,8 @@ bool says_absent(int error);
 std::filesystem::file_type type_at(const std::filesystem::path& path);
 bool is_present(const std::filesystem::path& path);
 
-// False: there is no file. A Failure with output_error_code() if there is one that cannot be opened.
+// False: there is no file. A Failure with output_error_code() if there is one that cannot be
+// opened.
 bool has_readable_file(const std::filesystem::path& path);
 
 }  // namespace tilewright::checkpoint

@@ -42,8 +42,8 @@ inline constexpr std::uint64_t kMaxTrainerStateBytes = std::uint64_t{1} << 30;
 
 std::string trainer_state_json(const TrainerState& state);
 
-// The file is large, so its checksum is verified first (read_checkpoint_state()). Throws Failure with
-// ExitCode::kCheckpoint; the message names the file and the field.
+// The file is large, so its checksum is verified first (read_checkpoint_state()). Throws Failure
+// with ExitCode::kCheckpoint; the message names the file and the field.
 TrainerState read_trainer_state(const std::filesystem::path& path);
 
 // Throws Failure with ExitCode::kCheckpoint if a setting differs from the file's; the message names

@@ -2,8 +2,8 @@
 //
 // Own code instead of libzip, which copies the data of an entry and does not tell its offset: the
 // weights are used where they lie in the mapped file. Source of the format: PKWARE's APPNOTE.TXT
-// 6.3.10, with ZIP64 (4.5.3, 4.3.14). CRC-32 is not checked, because torch.save can be configured to
-// write none and torch.load does not read it.
+// 6.3.10, with ZIP64 (4.5.3, 4.3.14). CRC-32 is not checked, because torch.save can be configured
+// to write none and torch.load does not read it.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ using ZipEntries = std::map<std::string_view, std::span<const std::byte>>;
 // BERT-large has 400 entries.
 inline constexpr std::size_t kMaxZipEntries = 100'000;
 
-// `content` is the whole archive. Throws Failure with `code`; the message names `path` and the entry.
+// `content` is the whole archive. Throws Failure with `code`; the message names `path` and the
+// entry.
 ZipEntries read_zip(std::span<const std::byte> content, const std::filesystem::path& path,
                     ExitCode code);
 

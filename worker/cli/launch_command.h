@@ -14,11 +14,11 @@ namespace tilewright::cli {
 // and sets the variables of `export`. Throws Failure: kCommandNotFound or kUsage.
 std::vector<std::string> worker_command(const std::vector<std::string>& words);
 
-// Whether a command begins with a Python script: the name of this program stands in place of python's
-// or torchrun's.
+// Whether a command begins with a Python script: the name of this program stands in place of
+// python's or torchrun's.
 bool begins_with_script(std::span<const std::string> words);
-// `train ...` for a script and its arguments. Throws Failure(kCommandNotFound) for a script other than
-// run_qa.py and run_glue.py.
+// `train ...` for a script and its arguments. Throws Failure(kCommandNotFound) for a script other
+// than run_qa.py and run_glue.py.
 std::vector<std::string> train_command(std::span<const std::string> words);
 
 }  // namespace tilewright::cli

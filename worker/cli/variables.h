@@ -23,9 +23,9 @@ struct ThreadCount {
   std::string note;  // a line for the log; empty: none
 };
 // At most one for each CPU that the process may use: more would only wait for each other.
-// `flag`: the value of --threads, which has precedence; 0: not given. `omp_num_threads`: the value of
-// OMP_NUM_THREADS, a count or a list for nested loops, whose first number counts; empty: the threads
-// of the plan.
+// `flag`: the value of --threads, which has precedence; 0: not given. `omp_num_threads`: the value
+// of OMP_NUM_THREADS, a count or a list for nested loops, whose first number counts; empty: the
+// threads of the plan.
 ThreadCount thread_count(const host::ProcessPlan& plan, std::int64_t flag,
                          const std::string& omp_num_threads);
 
@@ -43,8 +43,8 @@ struct ExpandedArguments {
 // TILEWRIGHT_LAUNCH_TIME in seconds since 1970; nullopt: not set. Throws Failure(kUsage).
 std::optional<std::int64_t> launch_time(const GetVariable& variable);
 
-// Expands each $(date ...) with the start of the job: TILEWRIGHT_LAUNCH_TIME, or now. An --output_dir
-// with a date becomes TILEWRIGHT_OUTPUT_DIR if that is set. Throws Failure(kUsage).
+// Expands each $(date ...) with the start of the job: TILEWRIGHT_LAUNCH_TIME, or now. An
+// --output_dir with a date becomes TILEWRIGHT_OUTPUT_DIR if that is set. Throws Failure(kUsage).
 ExpandedArguments expand_arguments(const std::vector<std::string>& arguments,
                                    const GetVariable& variable);
 

@@ -1,6 +1,6 @@
 // Copies vectors from ranks that have the same content to ranks that have none, while the senders
-// compute with them. The vectors may change between two windows, on receivers like on senders: what a
-// window has copied then changes on all of them in the same way, and the rest is copied later. So
+// compute with them. The vectors may change between two windows, on receivers like on senders: what
+// a window has copied then changes on all of them in the same way, and the rest is copied later. So
 // that an element's new value may depend on those of the other vectors, a window has the same range
 // of each.
 //
@@ -12,8 +12,8 @@
 //     ...                   // all ranks change the vectors in the same way
 //   }
 //
-// In one window a sender sends kPiece frames in ascending order and then one kPause, which says where
-// the next window begins. Receivers read until the kPause of every sender.
+// In one window a sender sends kPiece frames in ascending order and then one kPause, which says
+// where the next window begins. Receivers read until the kPause of every sender.
 #pragma once
 
 #include <algorithm>
@@ -30,16 +30,17 @@
 
 namespace tilewright::collectives {
 
-// Of each vector. Short enough that no step waits long for a range in transit: with three vectors, one
-// receiver and 1 Gbit/s 13 ms.
+// Of each vector. Short enough that no step waits long for a range in transit: with three vectors,
+// one receiver and 1 Gbit/s 13 ms.
 inline constexpr std::size_t kCopyPieceBytes = std::size_t{1} << 19;
 
 class BackgroundCopy {
  public:
-  // Ranks, order and sizes are equal on all ranks, and each rank is a sender, a receiver or neither.
-  // All vectors have the same size. Senders take the pieces in turns. Until the object is destroyed,
-  // nothing else uses the links of `mesh` while a window is open. An operation fails if nothing is
-  // transferred for `timeout`. Throws Failure(kMemory) if the system refuses a thread. Collective.
+  // Ranks, order and sizes are equal on all ranks, and each rank is a sender, a receiver or
+  // neither. All vectors have the same size. Senders take the pieces in turns. Until the object is
+  // destroyed, nothing else uses the links of `mesh` while a window is open. An operation fails if
+  // nothing is transferred for `timeout`. Throws Failure(kMemory) if the system refuses a thread.
+  // Collective.
   BackgroundCopy(Mesh& mesh, std::vector<int> senders, std::vector<int> receivers,
                  std::vector<std::span<std::byte>> vectors, Duration timeout,
                  std::size_t piece_bytes = kCopyPieceBytes);
@@ -51,12 +52,12 @@ class BackgroundCopy {
   // The window ends when `share` of all bytes have been sent since the beginning, or with
   // close_window(). Without effect on receivers.
   void open_window(double share = 1);
-  // On a sender: returns when the share is sent, at the latest at `limit`, if there is one. On other
-  // ranks at once.
+  // On a sender: returns when the share is sent, at the latest at `limit`, if there is one. On
+  // other ranks at once.
   void wait_until_sent(std::optional<MonotonicTime> limit = std::nullopt);
-  // Senders finish the range in transit; receivers wait for all that was sent, for which `timeout` may
-  // be another one. Throws Failure(kPeerLost) that names a rank; then the content of the receivers is
-  // undefined. Collective.
+  // Senders finish the range in transit; receivers wait for all that was sent, for which `timeout`
+  // may be another one. Throws Failure(kPeerLost) that names a rank; then the content of the
+  // receivers is undefined. Collective.
   void close_window() { close_window(timeout_); }
   void close_window(Duration timeout);
 

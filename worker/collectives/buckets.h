@@ -1,4 +1,5 @@
-// The buckets of a gradient: the parts whose exchange starts as soon as backward has completed them.
+// The buckets of a gradient: the parts whose exchange starts as soon as backward has completed
+// them.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Barrier, broadcast, gather and all-gather over a mesh. All ranks call the same operations in the same
-// order, never during a step of a Reducer. Each operation returns its result by the deadline or
-// throws Failure(kPeerLost) that names a rank.
+// Barrier, broadcast, gather and all-gather over a mesh. All ranks call the same operations in the
+// same order, never during a step of a Reducer. Each operation returns its result by the deadline
+// or throws Failure(kPeerLost) that names a rank.
 #pragma once
 
 #include <cstddef>

@@ -12,8 +12,8 @@
 
 namespace tilewright::collectives {
 
-// All transfers are non-blocking and run concurrently, so ranks cannot deadlock on the order of their
-// sends. The bytes that are sent and received outlive the object.
+// All transfers are non-blocking and run concurrently, so ranks cannot deadlock on the order of
+// their sends. The bytes that are sent and received outlive the object.
 class FrameExchange {
  public:
   FrameExchange(Mesh& mesh, FrameKind kind, std::uint64_t operation, MonotonicTime deadline);

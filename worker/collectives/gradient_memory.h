@@ -1,6 +1,6 @@
 // Gradient buffers in memory that the ranks of a host have mapped. Each rank adds the parts of the
-// others where they are and writes its sums to where the others need them (step_exchange.h), so that
-// no byte of a gradient is copied in between.
+// others where they are and writes its sums to where the others need them (step_exchange.h), so
+// that no byte of a gradient is copied in between.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace tilewright::collectives {
 
-// For one mesh only. A process of an earlier membership epoch that was frozen in the middle of a step
-// may still write to its peers' memory when it resumes, so each epoch needs memory of its own.
+// For one mesh only. A process of an earlier membership epoch that was frozen in the middle of a
+// step may still write to its peers' memory when it resumes, so each epoch needs memory of its own.
 class GradientMemory {
  public:
   // Makes `floats` zeros, which may be another number on each rank, and opens the memory of the
@@ -24,7 +24,8 @@ class GradientMemory {
                                                MonotonicTime deadline);
 
   std::span<float> own() const { return floats_of(own_); }
-  // That of a peer if both have opened the other's, otherwise empty: it is empty on both or on none.
+  // That of a peer if both have opened the other's, otherwise empty: it is empty on both or on
+  // none.
   std::span<float> of(int peer) const { return floats_of(peers_[static_cast<std::size_t>(peer)]); }
 
  private:

@@ -8,9 +8,9 @@
 
 namespace tilewright::collectives {
 
-// shares_memory[i][j]: whether ranks i and j share memory. Returns the largest R such that the ranks
-// of each of the groups [0, R), [R, 2R), ... share memory; 1 if there is none, or if all ranks share
-// memory. A host with more ranks than others may have several groups.
+// shares_memory[i][j]: whether ranks i and j share memory. Returns the largest R such that the
+// ranks of each of the groups [0, R), [R, 2R), ... share memory; 1 if there is none, or if all
+// ranks share memory. A host with more ranks than others may have several groups.
 int ranks_per_host(const std::vector<std::vector<bool>>& shares_memory);
 
 // Floats per chunk with which the slices of `hosts` hosts are no smaller than those of two: each

@@ -13,8 +13,8 @@ namespace tilewright::collectives {
 
 enum class ReduceMode {
   kExact,  // in the order of the shard tree: bit-identical for any number of workers
-  // One part per rank, in the order of the ranks of each host, then of the hosts: without the cost of
-  // kExact.
+  // One part per rank, in the order of the ranks of each host, then of the hosts: without the cost
+  // of kExact.
   kPlain,
 };
 
@@ -56,8 +56,8 @@ struct HostGrid {
 // Slices begin at multiples of this many elements (64 bytes, a cache line) in their chunk.
 inline constexpr std::int64_t kSliceAlignment = 16;
 
-// The elements of a chunk that `rank` of `world` sums. In a short chunk the slices of the last ranks
-// are empty.
+// The elements of a chunk that `rank` of `world` sums. In a short chunk the slices of the last
+// ranks are empty.
 Range slice_of(Range chunk, int rank, int world);
 
 // The number of chunks of at most chunk_elements in one bucket; 1 for an empty bucket.

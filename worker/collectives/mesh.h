@@ -1,6 +1,6 @@
 // The links of one membership epoch, between each pair of ranks one per stream. Over TCP and shared
-// memory each peer has proved that it has the job's secret, and both ends have checked version, job,
-// epoch, ranks and instances. Over MPI the launcher has connected the ranks.
+// memory each peer has proved that it has the job's secret, and both ends have checked version,
+// job, epoch, ranks and instances. Over MPI the launcher has connected the ranks.
 #pragma once
 
 #include <poll.h>
@@ -23,9 +23,9 @@
 
 namespace tilewright::collectives {
 
-// Higher after every change of the greeting (mesh_builder.cpp) or of the frames. The proof, the size
-// of the greeting, the place of the version in it and the replies are the same in all versions, so
-// that a process of another version gets a reason.
+// Higher after every change of the greeting (mesh_builder.cpp) or of the frames. The proof, the
+// size of the greeting, the place of the version in it and the replies are the same in all
+// versions, so that a process of another version gets a reason.
 inline constexpr std::uint64_t kMeshProtocolVersion = 8;
 
 inline constexpr int kMaxStreams = 16;
@@ -70,8 +70,8 @@ class Mesh {
   const Transport& transport() const { return *transport_; }
   const MeshConfig& config() const { return config_; }
 
-  // Streams are meshes of the same ranks with links of their own. This mesh is stream 0 and owns the
-  // others.
+  // Streams are meshes of the same ranks with links of their own. This mesh is stream 0 and owns
+  // the others.
   int streams() const { return 1 + static_cast<int>(streams_.size()); }
   Mesh& stream(int index) {
     return index == 0 ? *this : *streams_[static_cast<std::size_t>(index - 1)];
@@ -124,14 +124,15 @@ class Mesh {
 // Connects to the lower ranks, accepts the higher ranks and authenticates all of them. Meanwhile it
 // rejects unauthenticated connections and those of other epochs. Throws Failure(kPeerLost) if the
 // mesh is not complete by the deadline, if a peer reports that this epoch is over, if a connected
-// peer is lost, or if `cancel` is signalled; Failure(kUnsupported) if a peer uses another version of
-// the protocol, or if there is no shared memory and it is required.
+// peer is lost, or if `cancel` is signalled; Failure(kUnsupported) if a peer uses another version
+// of the protocol, or if there is no shared memory and it is required.
 std::unique_ptr<Mesh> build_mesh(net::Listener& listener, const MeshConfig& config,
                                  const net::SecretKey& key, MonotonicTime deadline,
                                  const net::WakeUp* cancel = nullptr);
 
-// Connects the same ranks again, until the mesh has `streams` streams, the same number on all ranks.
-// All must have built the mesh; open_streams() waits for that. Throws as build_mesh() does. Collective.
+// Connects the same ranks again, until the mesh has `streams` streams, the same number on all
+// ranks. All must have built the mesh; open_streams() waits for that. Throws as build_mesh() does.
+// Collective.
 void add_streams(Mesh& mesh, int streams, net::Listener& listener, const net::SecretKey& key,
                  MonotonicTime deadline, const net::WakeUp* cancel = nullptr);
 

@@ -1,5 +1,5 @@
-// Builds the streams of a mesh: build_mesh(), add_streams(), add_background(). Each connection is set
-// up as follows:
+// Builds the streams of a mesh: build_mesh(), add_streams(), add_background(). Each connection is
+// set up as follows:
 //
 //   lower rank (server)                          higher rank (client)
 //     | <--------------------------------------- connects -- |
@@ -40,8 +40,8 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 40);
 
-// The first byte of a reply. The rest is the server's instance and its offer if it accepts, else the
-// reason.
+// The first byte of a reply. The rest is the server's instance and its offer if it accepts, else
+// the reason.
 constexpr char kAccepted = 'W';
 constexpr char kRejected = 'R';      // permanent in this epoch
 constexpr char kRetry = 'N';         // the server is an older instance or still in an older epoch
@@ -137,7 +137,8 @@ class MeshBuilder {
       throw_if_cancelled_or_expired();
       for (PendingConnection& one : outgoing_) connect(one);
       wait_for_events();
-      // A peer may complete its mesh and end. What it had sent until then may complete this one too.
+      // A peer may complete its mesh and end. What it had sent until then may complete this one
+      // too.
       const std::optional<Failure> lost = find_lost();
       for (PendingConnection& one : outgoing_) advance_outgoing(one);
       for (auto one = pending_.begin(); one != pending_.end();) {

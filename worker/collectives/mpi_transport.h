@@ -31,8 +31,8 @@ class MpiTransport : public Transport {
   bool reports_late() const override { return true; }
   bool shares_memory(int) const override { return false; }
   bool detects_changes(int) const override { return false; }
-  // Sends nothing: MPI may still write to buffers of this rank during any call. The rendezvous tells
-  // the peers why this rank leaves.
+  // Sends nothing: MPI may still write to buffers of this rank during any call. The rendezvous
+  // tells the peers why this rank leaves.
   void send_last(int, std::span<iovec>) override {}
   void watch(int, short, std::vector<pollfd>&) override {}
   void watch_idle(int, std::vector<pollfd>&) const override {}

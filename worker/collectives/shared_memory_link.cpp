@@ -112,7 +112,8 @@ bool SharedMemoryLink::wakes_peer() {
   if (unread > 0) happened |= kInput;
   if (readable() <= kRing / 2) happened |= kSpace;
   if ((announced & happened) == kNothing) return false;
-  // The peer may have announced something else in the meantime. It must learn that this is gone, too.
+  // The peer may have announced something else in the meantime. It must learn that this is gone,
+  // too.
   return awaited.exchange(kNothing, std::memory_order_seq_cst) != kNothing;
 }
 

@@ -1,5 +1,5 @@
-// A stream of bytes in each direction between two processes of one host, through a shared segment: a
-// ring for each direction, with one writer and one reader.
+// A stream of bytes in each direction between two processes of one host, through a shared segment:
+// a ring for each direction, with one writer and one reader.
 #pragma once
 
 #include <sys/uio.h>

@@ -1,12 +1,12 @@
 // A stream's share of the all-reduce of one step as a state machine over a non-blocking transport,
-// driven by a communication thread of a Reducer. A bucket of the gradient is sent in chunks, which go
-// to the streams in turns. Each chunk has one slice per rank:
+// driven by a communication thread of a Reducer. A bucket of the gradient is sent in chunks, which
+// go to the streams in turns. Each chunk has one slice per rank:
 //   1. Reduce-scatter: each rank sends its parts of slice r to rank r.
 //   2. Rank r adds them in the order of the tree (shard_tree.h).
 //   3. All-gather: rank r sends the sum to all ranks.
-// If a peer's gradients are in memory that both have mapped (gradient_memory.h), the first frame only
-// says where the parts are, rank r adds them there, and writes the sum to the peer's memory before the
-// second frame. Otherwise the frames contain the elements.
+// If a peer's gradients are in memory that both have mapped (gradient_memory.h), the first frame
+// only says where the parts are, rank r adds them there, and writes the sum to the peer's memory
+// before the second frame. Otherwise the frames contain the elements.
 // Direct, not a ring: the bits of a ring depend on the number of ranks. With one part per rank both
 // send 2 (W - 1) / W of the gradient per rank.
 //
@@ -89,8 +89,8 @@ class StepExchange {
     bool first = false;  // the first of this stream in its bucket
     Precision precision = Precision::kFp32;
   };
-  // Where the elements of a slice are in the sender's gradient memory: the slice's first element and
-  // size, then where the sum and each part of the whole gradient begin.
+  // Where the elements of a slice are in the sender's gradient memory: the slice's first element
+  // and size, then where the sum and each part of the whole gradient begin.
   using Placement = std::vector<std::uint64_t>;
   static constexpr std::size_t kPlacedSum = 2;
   // The state of the connection to one peer. Counters count chunks.
@@ -137,8 +137,8 @@ class StepExchange {
   bool sum();
   // The parts of this host's ranks of the elements of piece(chunk, place_), in slots_.
   void find_host_slots(int chunk);
-  // Append pointers to the partial sums of the elements that the peer has sent, and to the sums over
-  // this host of a slice of piece(chunk, place_).
+  // Append pointers to the partial sums of the elements that the peer has sent, and to the sums
+  // over this host of a slice of piece(chunk, place_).
   void append_partials(const Link& link, int chunk, Range elements,
                        std::vector<float*>& data) const;
   static float* sum_of_peer(const Link& link, Range elements) {
@@ -160,7 +160,8 @@ class StepExchange {
   // Elements of a frame between this rank and the peer, at most.
   std::size_t most_elements(const Link& link) const;
   void find_places();
-  // Takes what has arrived as `placed`; throws Failure(kPeerLost) if it is not in the peer's memory.
+  // Takes what has arrived as `placed`; throws Failure(kPeerLost) if it is not in the peer's
+  // memory.
   void take_placement(Link& link, Range slice) const;
   void append_payload(Link& link, std::span<float* const> data, std::int64_t count, bool packed);
   // The elements of a chunk that the ranks with a place sum together.

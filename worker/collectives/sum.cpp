@@ -16,8 +16,8 @@ void copy(float* out, const float* in, std::int64_t count) {
   if (out != in) std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof *out);
 }
 
-// Performs the merges over all slots block by block. The result of the last one is written to `outs`,
-// if there are any.
+// Performs the merges over all slots block by block. The result of the last one is written to
+// `outs`, if there are any.
 void merge_blocks(Precision precision, std::span<const Merge> merges, std::span<float* const> slots,
                   std::span<float* const> outs, std::int64_t count) {
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {

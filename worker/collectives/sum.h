@@ -33,8 +33,8 @@ void unpack(float* out, const runtime::bf16* in, std::int64_t count);
 void run_merges(Precision precision, std::span<const Merge> merges, std::span<float* const> slots,
                 std::int64_t count);
 
-// The same for merges into slot 0, whose result is written to each of `outs`, at least one. They may
-// be slots.
+// The same for merges into slot 0, whose result is written to each of `outs`, at least one. They
+// may be slots.
 void run_merges(Precision precision, std::span<const Merge> merges, std::span<float* const> slots,
                 std::span<float* const> outs, std::int64_t count);
 

@@ -237,8 +237,8 @@ class Agent {
                                    : ""));
   }
 
-  // Another agent has started the same process of the job, which continues with that one: this is no
-  // failure, and a restart would replace the newer process in turn.
+  // Another agent has started the same process of the job, which continues with that one: this is
+  // no failure, and a restart would replace the newer process in turn.
   void end_replaced(std::size_t i) {
     log_->error(
         "agent: a newer process has replaced process {} of worker {}; {} and the job "

@@ -28,8 +28,8 @@ struct HostGroupOptions {
   AgentOptions agent;                  // with the command, the number of processes and the bounds
 };
 
-// This host first, then the others in the order of the list. A name that does not resolve within 30 s
-// for all hosts names another host. Throws Failure with the signal's code.
+// This host first, then the others in the order of the list. A name that does not resolve within 30
+// s for all hosts names another host. Throws Failure with the signal's code.
 std::vector<Host> this_host_first(std::vector<Host> hosts, const StopSignals& signals);
 
 // Runs until the agents of all hosts have ended. Returns 0 if all succeeded; otherwise the exit

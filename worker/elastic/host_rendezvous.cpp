@@ -186,7 +186,8 @@ void HostRendezvous::wait_for_other_hosts(Duration timeout, const net::WakeUp& c
 
 void HostRendezvous::fail(const std::string& message, bool is_permanent) {
   if (server_ != nullptr) return server_->fail_job(uid_, message);
-  // Without a key of its own: the operator or `up`, which serves the rendezvous, sees the exit code.
+  // Without a key of its own: the operator or `up`, which serves the rendezvous, sees the exit
+  // code.
   if (key_file_.empty() || !is_permanent) return;
   const Status told =
       rendezvous::report_failure(endpoint_, uid_, net::SecretKey::from_file(key_file_).or_throw(),

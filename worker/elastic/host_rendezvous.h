@@ -1,5 +1,5 @@
-// The rendezvous that an agent provides to its processes: key file, job UID, worker index and, on one
-// host, the server.
+// The rendezvous that an agent provides to its processes: key file, job UID, worker index and, on
+// one host, the server.
 #pragma once
 
 #include <filesystem>

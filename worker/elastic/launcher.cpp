@@ -66,8 +66,8 @@ int processes(const GetVariable& environment, const char* name) {
   return integer_in(environment(name), 0, 1 << 30).value_or(0);
 }
 
-// Slurm's ids have up to 64 bits; the step of an interactive shell is 4294967290. The name of the key
-// file contains the id.
+// Slurm's ids have up to 64 bits; the step of an interactive shell is 4294967290. The name of the
+// key file contains the id.
 std::string slurm_id(const std::string& id) {
   const bool is_number =
       !id.empty() && id.size() <= 20 && id.find_first_not_of("0123456789") == std::string::npos;

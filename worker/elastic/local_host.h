@@ -20,8 +20,8 @@ Result<bool> is_this_host(const std::string& name, const net::Wait& wait);
 // "127.0.0.1", "127.0.1.1", "::1": addresses at which no other host reaches this one.
 bool is_loopback(const std::string& numeric_host);
 
-// The addresses of this host that other hosts can reach: of interfaces that are up, without loopback
-// and link-local ones, IPv4 first.
+// The addresses of this host that other hosts can reach: of interfaces that are up, without
+// loopback and link-local ones, IPv4 first.
 std::vector<std::string> reachable_addresses();
 
 // The address of an interface, IPv4 if it has one. Error: kUsage, with the interfaces that exist.

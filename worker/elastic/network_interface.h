@@ -27,9 +27,9 @@ struct InterfaceChoice {
 InterfaceChoice interface_choice(const GetVariable& environment);
 
 // The address of the chosen interface, of the same family as `default_address`, which is returned
-// if no variable is set. GLOO_SOCKET_IFNAME: names separated by commas; NCCL_SOCKET_IFNAME: prefixes
-// of names, "=" before the list: names, "^": all others but loopback. The first that fits is
-// chosen. Error: kUsage, with the names that exist.
+// if no variable is set. GLOO_SOCKET_IFNAME: names separated by commas; NCCL_SOCKET_IFNAME:
+// prefixes of names, "=" before the list: names, "^": all others but loopback. The first that fits
+// is chosen. Error: kUsage, with the names that exist.
 Result<std::string> chosen_address(const InterfaceChoice& choice,
                                    const std::vector<NetworkInterface>& interfaces,
                                    const std::string& default_address);

@@ -1,8 +1,9 @@
 // A worker's membership in its job: joins membership epochs through the rendezvous that the
 // environment names; without one it runs as a standalone process.
 //
-//   Session session(settings_from_environment(getenv...), isa, &signals, log);
-//   auto listener = net::Listener::bind(session.address());
+//   Session session(settings_from_environment(environment_variable), &signals, log);
+//   session.set_isas(names);
+//   auto listener = net::Listener::bind(session.address()).or_throw();
 //   session.advertise_address(listener.local_address());
 //   while (auto assignment = session.join(step)) {      // nullopt: the job is finished
 //     ... connect the peers, waiting with session.epoch_cancel_token() as the cancellation ...
@@ -30,9 +31,11 @@
 
 namespace tilewright::elastic {
 
-// Of the UID of an agent on one host without --rdzv_id: it names a launch, not a job.
+// The prefix of the UID of an agent on one host without --rdzv_id. Such a UID names a launch, not a
+// job.
 inline constexpr std::string_view kLaunchUidPrefix = "agent-";
-// The UID of agents on several hosts without --rdzv_id, as in torchrun: it names neither.
+// The UID of agents on several hosts without --rdzv_id, as in torchrun: it names neither a launch
+// nor a job.
 inline constexpr const char* kUnnamedJob = "none";
 
 struct SessionSettings {
@@ -61,7 +64,8 @@ struct SessionSettings {
 // variable, what was found and what was expected.
 SessionSettings settings_from_environment(const GetVariable& environment);
 
-// TILEWRIGHT_TRANSPORT_PORT is the port of local rank 0; local rank i uses that port + i. 0: not set.
+// TILEWRIGHT_TRANSPORT_PORT is the port of local rank 0; local rank i uses that port + i. 0: not
+// set.
 std::uint16_t transport_port_from(const GetVariable& environment, int local_rank);
 // TILEWRIGHT_TLS.
 bool tls_from(const GetVariable& environment);
@@ -75,7 +79,8 @@ class Session {
   // A lost process ends the run.
   bool has_single_epoch() const { return is_standalone() || settings_.single_epoch; }
   const std::string& job_uid() const { return settings_.job_uid; }
-  // The UID that owns the output; empty: it follows from the flags, so that the next launch resumes.
+  // The UID that owns the output; empty: it follows from the flags, so that the next launch
+  // resumes.
   std::string output_uid() const {
     const bool names_job = !settings_.single_epoch && !has_unnamed_job() && launch_uid().empty();
     return names_job ? settings_.job_uid : "";
@@ -99,13 +104,13 @@ class Session {
   // join().
   void advertise_address(const net::Address& transport);
 
-  // The instruction sets that this process can use in the membership epochs to come, slowest first.
-  // Call it before the first join().
+  // The instruction sets that this process can use, slowest first. Call it before the first join();
+  // a later call takes effect at the next join().
   void set_isas(std::vector<std::string> isas);
 
-  // Leaves the current membership epoch and joins the next one, whose instruction set a single process chooses
-  // itself. nullopt: the job is finished. Throws Failure: kPeerLost (no epoch in time),
-  // kUnsupported (refused), kReplaced (by a newer instance), the signal's code.
+  // Leaves the current membership epoch and joins the next one, whose instruction set a single
+  // process chooses itself. nullopt: the job is finished. Throws Failure: kPeerLost (no epoch in
+  // time), kUnsupported (refused), kReplaced (by a newer instance), the signal's code.
   std::optional<rendezvous::Assignment> join(std::int64_t last_checkpoint_step);
   // The job has had this membership epoch, of which the coordinator may not know: the next join()
   // waits for a later one.
@@ -124,7 +129,8 @@ class Session {
   std::optional<ExitCode> stopped() const;  // by a signal: the code to exit with
   std::string reason() const;               // why the epoch ended or must end
 
-  // Waits in a failing operation. False: the epoch has ended, or a signal asks this process to stop.
+  // Waits in a failing operation. False: the epoch has ended, or a signal asks this process to
+  // stop.
   bool sleep(Duration duration) const;
 
   // Reports that this worker is done. False: the epoch ended first; call join() again. An

@@ -35,8 +35,8 @@ class RepositoryRefused : public Failure {
   using Failure::Failure;
 };
 
-// Whether the hub did not answer or refuses access. Then, as in huggingface_hub and datasets, what it
-// has given before replaces a download.
+// Whether the hub did not answer or refuses access. Then, as in huggingface_hub and datasets, what
+// it has given before replaces a download.
 bool hub_failed(const Failure& failure);
 
 // All functions throw Failure: the repository's code() for what a retry does not change, if it is

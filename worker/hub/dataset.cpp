@@ -50,8 +50,8 @@ DatasetFiles parquet_files(const ParquetSplits& found, const fs::path& root) {
   return files;
 }
 
-// The .parquet files in a directory and the two levels below it. Directories below it that may not be
-// read, such as the lost+found of a volume, are left out.
+// The .parquet files in a directory and the two levels below it. Directories below it that may not
+// be read, such as the lost+found of a volume, are left out.
 std::vector<std::string> list_directory(const fs::path& root) {
   std::vector<std::string> names;
   std::error_code error;

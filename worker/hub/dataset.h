@@ -35,8 +35,8 @@ struct DatasetFiles {
 //    is set: the files in the cache, from the latest snapshot that has all shards.
 // The names squad, squad_v2 and glue also find caches under the names that the hub redirects to.
 //
-// Failure: kData if there is no such data set or configuration, and, if it is not cached, if access is
-// refused or options.datasets_offline is set; others as for resolve_model().
+// Failure: kData if there is no such data set or configuration, and, if it is not cached, if access
+// is refused or options.datasets_offline is set; others as for resolve_model().
 DatasetFiles resolve_dataset(const DatasetRequest& request, const HubOptions& options);
 
 }  // namespace tilewright::hub

@@ -194,8 +194,8 @@ void download_file(const RepositoryCache& cache, const RemoteFile& remote, const
         const std::uintmax_t size = fs::file_size(incomplete, error);
         return error ? 0 : size;
       });
-  // Another process may have brought it meanwhile. Without symbolic links it has moved the blob into
-  // the snapshot, whose files are those of this commit.
+  // Another process may have brought it meanwhile. Without symbolic links it has moved the blob
+  // into the snapshot, whose files are those of this commit.
   if (is_complete(cache.file(remote.commit, file), remote)) return;
   if (!is_complete(blob, remote)) {
     if (lock.state() == FileLock::State::kLocked) {

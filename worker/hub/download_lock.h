@@ -12,10 +12,10 @@
 namespace tilewright::hub {
 
 // Waits while another process or thread holds the lock. `progress` returns a number that changes
-// while the holder works: the size of its file. Fails with kHubUnavailable if it does not change for
-// options.limits.lock, with kTerminated when cancelled, and with output_error_code() if the lock
-// file cannot be created. On a file system without locks (State::kUnsupported) several processes may
-// download the same file; each must use a staging file of its own.
+// while the holder works: the size of its file. Fails with kHubUnavailable if it does not change
+// for options.limits.lock, with kTerminated when cancelled, and with output_error_code() if the
+// lock file cannot be created. On a file system without locks (State::kUnsupported) several
+// processes may download the same file; each must use a staging file of its own.
 FileLock lock_download(const std::filesystem::path& path, const HubOptions& options,
                        const std::function<std::uintmax_t()>& progress);
 

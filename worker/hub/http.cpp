@@ -132,15 +132,15 @@ Problem classify(CURLcode code) {
   }
 }
 
-// The variables of proxies in the order in which libcurl reads them for this URL; the first one that
-// is set counts.
+// The variables of proxies in the order in which libcurl reads them for this URL; the first one
+// that is set counts.
 std::vector<const char*> proxy_variables(std::string_view url) {
   if (url.starts_with("https:")) return {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
   return {"http_proxy", "all_proxy", "ALL_PROXY"};
 }
 
-// libcurl's text without the passwords of the proxies. A proxy that libcurl cannot use is the user's
-// error, which no further attempt changes.
+// libcurl's text without the passwords of the proxies. A proxy that libcurl cannot use is the
+// user's error, which no further attempt changes.
 std::string checked_reason(std::string reason, std::string_view url) {
   std::vector<std::string> secrets;
   const char* used = nullptr;
@@ -204,8 +204,8 @@ HttpClient::~HttpClient() {
 }
 
 HttpResponse HttpClient::send(const HttpRequest& request) {
-  // Not used for a second request: libcurl before 8.1.1 keeps a pointer to the last header field that
-  // it has freed, and reads it if a response begins with a folded line (curl/curl#11103).
+  // Not used for a second request: libcurl before 8.1.1 keeps a pointer to the last header field
+  // that it has freed, and reads it if a response begins with a folded line (curl/curl#11103).
   const Easy handle(curl_easy_init());
   CURL* easy = handle.get();
   TW_CHECK(easy != nullptr, "out of memory");

@@ -75,8 +75,8 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // Throws Failure(kTerminated) if the exchange is cancelled, and Failure(kUsage) if it needs a proxy
-  // and the variable of the proxy is no URL of one.
+  // Throws Failure(kTerminated) if the exchange is cancelled, and Failure(kUsage) if it needs a
+  // proxy and the variable of the proxy is no URL of one.
   HttpResponse send(const HttpRequest& request);
 
  private:
@@ -88,8 +88,8 @@ class HttpClient {
 // The absolute URL of a redirect's Location; nullopt if it is not http or https, or not a URL.
 std::optional<std::string> resolve_location(const std::string& url, const std::string& location);
 
-// Scheme, host and port: "https://huggingface.co:443". Empty if `url` is not a URL with a host and a
-// port below 65536.
+// Scheme, host and port: "https://huggingface.co:443". Empty if `url` is not a URL with a host and
+// a port below 65536.
 std::string origin_of(const std::string& url);
 
 }  // namespace tilewright::hub

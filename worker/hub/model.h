@@ -28,9 +28,10 @@ struct ModelRequest {
 // 1. the path itself, if it is a directory, whatever it holds; or, of a config alone, a file;
 // 2. the snapshot in the cache, if every file of the parts is there or known not to exist. The hub
 //    is not asked for a later commit;
-// 3. a download of the revision's latest commit into the cache. If the hub is not available, refuses
-//    access or has no such model (401, 403, 404), or the cache cannot be written, and the cache holds
-//    the config, the weights and a tokenizer of a commit, as far as they are asked for, that one.
+// 3. a download of the revision's latest commit into the cache. If the hub is not available,
+//    refuses access or has no such model (401, 403, 404), or the cache cannot be written, and the
+//    cache holds the config, the weights and a tokenizer of a commit, as far as they are asked for,
+//    that one.
 //
 // Failure, where no such cached commit replaces the download: kModel if there is no such model, if
 // access is refused, or if options.offline is set; kHubUnavailable for transient errors; kOutput or

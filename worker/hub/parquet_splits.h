@@ -16,8 +16,8 @@ struct ParquetSplits {
 };
 
 // Selects the files of a configuration: CONFIG/SPLIT-00000-of-00002.parquet (also with a hash
-// before the suffix), CONFIG/SPLIT.parquet, or CONFIG/SPLIT/NAME.parquet. Files at the top or in data/ belong to
-// the configuration "default". An empty `config` selects the only one.
+// before the suffix), CONFIG/SPLIT.parquet, or CONFIG/SPLIT/NAME.parquet. Files at the top or in
+// data/ belong to the configuration "default". An empty `config` selects the only one.
 //
 // `where` is the data set's name for messages. Throws Failure(kData) if there is no such
 // configuration, if `config` is empty and there are several, or if a shard is missing.

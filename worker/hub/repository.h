@@ -29,8 +29,9 @@ struct Repository {
   std::string api_path(std::string_view revision) const;
 };
 
-// Checks what a user gave as repository and revision before it becomes a path and a URL. `expected`:
-// what the name may be. Throws Failure with the repository's code(), for the revision with kUsage.
+// Checks what a user gave as repository and revision before it becomes a path and a URL.
+// `expected`: what the name may be. Throws Failure with the repository's code(), for the revision
+// with kUsage.
 void check_request(const Repository& repository, const std::string& revision,
                    std::string_view expected);
 

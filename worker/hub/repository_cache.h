@@ -4,8 +4,8 @@
 //                          /snapshots/COMMIT/FILE     symbolic links to blobs
 //                          /blobs/ETAG                contents; ETAG.incomplete: a partial download
 //                          /.no_exist/COMMIT/FILE     empty: the commit has no such file
-//                          /.incomplete/COMMIT/PART   the files, a line each, of a download that has
-//                                                     begun
+//                          /.incomplete/COMMIT/PART   the files, a line each, of a download that
+//                                                     has begun
 //   CACHE/.locks/models--ORG--NAME/ETAG.lock
 //
 // Reading writes nothing, so the cache may be read-only. Writes fail with output_error_code().

@@ -8,8 +8,9 @@
 namespace tilewright::kernels {
 namespace {
 
-// The time to pack the keys and values of a head, which every task of its queries repeats, in units of
-// the time of a block of queries: 0.06 on Zen 5 (S = 384, heads of 64), more where products are faster.
+// The time to pack the keys and values of a head, which every task of its queries repeats, in units
+// of the time of a block of queries: 0.06 on Zen 5 (S = 384, heads of 64), more where products are
+// faster.
 constexpr double kPackCost = 0.1;
 
 std::int64_t query_blocks(const AttentionSize& size) {
@@ -27,8 +28,8 @@ std::int64_t rounds(const AttentionSize& size, std::int64_t heads, std::int64_t 
 }  // namespace
 
 AttentionCut cut_attention_backward(const AttentionSize& size, int threads) {
-  // Neighbouring heads are neighbours in memory, so a task takes all heads of an example, or fewer if
-  // the threads would not get eight tasks each.
+  // Neighbouring heads are neighbours in memory, so a task takes all heads of an example, or fewer
+  // if the threads would not get eight tasks each.
   std::int64_t parts = 1;
   while (parts < size.heads && size.B * parts < 8 * threads) ++parts;
   return {ceil_div(size.heads, parts), query_blocks(size) * kDropoutBlock};

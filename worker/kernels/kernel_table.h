@@ -83,9 +83,9 @@ struct KernelTable {
                         float scale, float* losses, Activation* d_logits) = nullptr;
   void (*span_cross_entropy)(const AnswerSpans& spans, const Activation* logits, float scale,
                              float* losses, Activation* d_logits) = nullptr;
-  // Some heads of one example that has tokens. Forward: for some queries; queries.begin is a multiple
-  // of kDropoutBlock, and queries.end is one too or the length. `scratch`: attention_scratch bytes,
-  // not shared with concurrent calls.
+  // Some heads of one example that has tokens. Forward: for some queries; queries.begin is a
+  // multiple of kDropoutBlock, and queries.end is one too or the length. `scratch`:
+  // attention_scratch bytes, not shared with concurrent calls.
   void (*attention_forward)(const AttentionForward<Activation>& a, const DropoutStream& stream,
                             std::int64_t example, Range heads, Range queries,
                             std::byte* scratch) = nullptr;

@@ -200,7 +200,8 @@ struct Ops {
       embed_norm_forward;
 
   // ---- Residual and layer norm: sum = residual + dropout(x), y = norm(sum), with biased variance
-  // as in PyTorch (Ba et al., 2016). Outputs as for embeddings, without y32: it is Residual{sum, stats, norm}.
+  // as in PyTorch (Ba et al., 2016). Outputs as for embeddings, without y32: it is Residual{sum,
+  // stats, norm}.
   Kernel<void(ThreadPool& pool, const Activation* x, Residual residual, std::int64_t rows,
               std::int64_t H, LayerNorm norm, Dropout dropout, RowIdentity identity, float* sum,
               float* stats, Activation* y)>
@@ -270,8 +271,9 @@ struct Ops {
               float* losses, Activation* d_logits)>
       squared_error;
   // Question answering: logits [T, 2] are the scores of a token as first and as last one of the
-  // answer. losses[b] is the mean of the cross entropies of both over the example's first lengths[b]
-  // tokens (Devlin et al., 2019); d_logits is their gradient times scale, and zero for the others.
+  // answer. losses[b] is the mean of the cross entropies of both over the example's first
+  // lengths[b] tokens (Devlin et al., 2019); d_logits is their gradient times scale, and zero for
+  // the others.
   Kernel<void(const AnswerSpans& spans, const Activation* logits, float scale, float* losses,
               Activation* d_logits)>
       span_cross_entropy;

@@ -77,8 +77,8 @@ std::int64_t norm_columns(std::int64_t H, int threads) {
   return (share + 15) / 16 * 16;
 }
 
-// Scratch of add_norm_backward: for each block of up to kNormRows rows of one shard its rows and its
-// sums of d_gamma [H] and d_beta [H].
+// Scratch of add_norm_backward: for each block of up to kNormRows rows of one shard its rows and
+// its sums of d_gamma [H] and d_beta [H].
 struct NormBlocks {
   NormBlocks(std::byte* scratch, std::int64_t count, std::int64_t columns)
       : H(columns),

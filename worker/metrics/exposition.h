@@ -39,7 +39,8 @@ class Exposition {
   Exposition& operator=(const Exposition&) = delete;
 
   std::uint16_t port() const;  // the actual port, also if port 0 was requested
-  // Records a new membership epoch. Every epoch after the first counts as a restart.
+  // Records a new membership epoch. Every epoch after the first counts as a
+  // membership change.
   void begin_epoch(const EpochMembership& membership);
   void set(const rendezvous::Progress& progress);
 

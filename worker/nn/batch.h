@@ -30,8 +30,8 @@ struct ShardGroup {
 struct RowIndex {
   std::vector<std::int32_t> row_offsets;
   std::vector<std::int32_t> occurrences;
-  // Indexes tokens [begin, end) without those of id `without`. row_of_id[id] is the row of an id, in
-  // [0, rows).
+  // Indexes tokens [begin, end) without those of id `without`. row_of_id[id] is the row of an id,
+  // in [0, rows).
   void build(std::span<const std::int32_t> ids, std::int64_t begin, std::int64_t end,
              const std::int32_t* row_of_id, std::int64_t rows, std::int32_t without = -1);
 };

@@ -38,7 +38,7 @@ class Optimizer {
   std::span<const float> exp_avg_sq() const { return v_.span(); }
   // Sets both to zero, as in a new optimizer.
   void clear();
-  // Of both.
+  // The memory of both moments.
   std::vector<std::span<std::byte>> memory() const { return {m_.bytes(), v_.bytes()}; }
 
   // Call it after each write to the moments through a span of before.

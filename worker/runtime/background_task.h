@@ -8,8 +8,8 @@
 
 namespace tilewright::runtime {
 
-// One task at a time. Not thread-safe: one thread uses the object. A task must own all that it uses,
-// because one that hangs (storage that does not answer) is left behind by the destructor.
+// One task at a time. Not thread-safe: one thread uses the object. A task must own all that it
+// uses, because one that hangs (storage that does not answer) is left behind by the destructor.
 class BackgroundTask {
  public:
   BackgroundTask();
@@ -22,8 +22,8 @@ class BackgroundTask {
   void start(std::function<void()> task);
   // A task was started, and wait() has not reported its end.
   bool active() const { return state_ != nullptr; }
-  // Waits until the task has ended, at most `timeout`. True: it has ended, or none is active. Throws
-  // what the task has thrown.
+  // Waits until the task has ended, at most `timeout`. True: it has ended, or none is active.
+  // Throws what the task has thrown.
   bool wait(std::chrono::nanoseconds timeout);
 
  private:

@@ -88,9 +88,9 @@ void ThreadPool::stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-// A job ends when each of its tasks is finished, so `job_` and its body outlive every claimed task. A
-// thread that comes too late finds no task, or one of the next job, whose `job_` it sees: the claim
-// reads what the store of the share released.
+// A job ends when each of its tasks is finished, so `job_` and its body outlive every claimed task.
+// A thread that comes too late finds no task, or one of the next job, whose `job_` it sees: the
+// claim reads what the store of the share released.
 std::int64_t ThreadPool::run_tasks(int thread) {
   std::int64_t count = 0;
   std::size_t share = static_cast<std::size_t>(thread);
@@ -104,9 +104,9 @@ std::int64_t ThreadPool::run_tasks(int thread) {
   return count;
 }
 
-// The pairs (jobs_, sleeping_) and (finished_, awaited_) are sequentially consistent: one side writes
-// the first and reads the second, the other side writes the second and reads the first, so at least
-// one of them sees the other's write, and no thread sleeps through its wake-up.
+// The pairs (jobs_, sleeping_) and (finished_, awaited_) are sequentially consistent: one side
+// writes the first and reads the second, the other side writes the second and reads the first, so
+// at least one of them sees the other's write, and no thread sleeps through its wake-up.
 void ThreadPool::dispatch(std::int64_t tasks, Job job) {
   if (tasks <= 0) return;
   TW_CHECK(tasks < std::int64_t{1} << 32, "found {} tasks, expected fewer than 2^32", tasks);

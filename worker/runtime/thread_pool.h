@@ -16,8 +16,8 @@ namespace tilewright::runtime {
 class ThreadPool {
  public:
   // `threads` includes the calling thread, which must be the one that constructs the pool: 1 starts
-  // no thread. Sets the floating-point mode of all of them (float_mode.h). Throws Failure(kMemory) if
-  // the system refuses a thread.
+  // no thread. Sets the floating-point mode of all of them (float_mode.h). Throws Failure(kMemory)
+  // if the system refuses a thread.
   // `cpus`: if it has one CPU for each thread, thread i runs on cpus[i] only. The calling thread is
   // not bound, because threads that it starts later would inherit its mask; the CPU of thread 0 is
   // the one that the others leave to it.
@@ -28,11 +28,11 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(task, thread) for every task in [0, tasks), at most 2^32 - 1. Each thread has an equal
-  // share of consecutive tasks and then takes over tasks of other threads, so that jobs over the same
-  // rows find them in the caches of the core that wrote them. `thread` in [0, size()) differs between
-  // tasks that run at the same time, so it can index scratch. Returns when all tasks are done. Not
-  // reentrant; only one thread may call it at a time. body must not throw.
+  // Calls body(task, thread) for every task in [0, tasks), at most 2^32 - 1. Each thread has an
+  // equal share of consecutive tasks and then takes over tasks of other threads, so that jobs over
+  // the same rows find them in the caches of the core that wrote them. `thread` in [0, size())
+  // differs between tasks that run at the same time, so it can index scratch. Returns when all
+  // tasks are done. Not reentrant; only one thread may call it at a time. body must not throw.
   template <typename Body>
   void run(std::int64_t tasks, Body&& body) {
     using Plain = std::remove_reference_t<Body>;

@@ -72,9 +72,9 @@ struct Dataset {
 };
 
 // Throws Failure(kModel) if a token id is not below vocab_size, the rows of the model's word
-// embeddings: tokenizer and model then do not match. Also if there is a second segment and the model
-// has embeddings of one token type only; type_vocab_size 0: the model has none. `config`: the file
-// that has both sizes.
+// embeddings: tokenizer and model then do not match. Also if there is a second segment and the
+// model has embeddings of one token type only; type_vocab_size 0: the model has none. `config`: the
+// file that has both sizes.
 void check_ids(const Dataset& dataset, std::int64_t vocab_size, std::int64_t type_vocab_size,
                const std::string& config);
 

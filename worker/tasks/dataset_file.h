@@ -22,8 +22,8 @@ struct DatasetLimits {
 };
 
 // Maps a file that write_dataset() wrote; on a network file system, where another host can take it
-// away, reads it. Token ids are not checked, see check_ids(). Throws Failure(kData) unless the lists
-// have their digest, belong together and satisfy `limits`.
+// away, reads it. Token ids are not checked, see check_ids(). Throws Failure(kData) unless the
+// lists have their digest, belong together and satisfy `limits`.
 Dataset open_dataset(const std::filesystem::path& path, const DatasetLimits& limits);
 
 }  // namespace tilewright::tasks

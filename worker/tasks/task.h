@@ -95,8 +95,8 @@ class Task {
   virtual Scores score(const DataPart& part, std::span<const float> logits,
                        const Dataset& dataset) const = 0;
 
-  // Scored on the first max_samples rows of the dev split (0: all) with rules taken from the training
-  // split; empty where none is defined. Reads both files, and fails as read does.
+  // Scored on the first max_samples rows of the dev split (0: all) with rules taken from the
+  // training split; empty where none is defined. Reads both files, and fails as read does.
   virtual std::vector<Baseline> baselines(const std::filesystem::path& /*data_dir*/,
                                           std::size_t /*max_samples*/) const {
     return {};

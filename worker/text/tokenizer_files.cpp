@@ -288,8 +288,8 @@ void read_special_tokens(const Document& document, TokenNames& names) {
 }
 
 // The tokens that a tokenizer of vocab.txt has beyond it: added_tokens_decoder in
-// tokenizer_config.json, else added_tokens.json, whose tokens have the flags that transformers gives
-// them.
+// tokenizer_config.json, else added_tokens.json, whose tokens have the flags that transformers
+// gives them.
 void read_tokens_beyond_vocab_txt(const Document& config, const TokenNames& names,
                                   const fs::path& model_dir, TokenizerSpec& spec) {
   const auto check = [](const Document& document, std::string_view where, const Json& tokens) {
@@ -322,7 +322,8 @@ void read_tokens_beyond_vocab_txt(const Document& config, const TokenNames& name
   }
 }
 
-// The document that names the tokenizer's class, if one does: tokenizer_config.json, else config.json.
+// The document that names the tokenizer's class, if one does: tokenizer_config.json, else
+// config.json.
 Document document_of_class(const Document& config, const fs::path& model_dir) {
   const fs::path path = model_dir / model_files::kConfig;
   std::error_code ignored;
@@ -330,8 +331,8 @@ Document document_of_class(const Document& config, const fs::path& model_dir) {
                                                                            : config;
 }
 
-// vocab.txt does not say how texts are split into words. Other classes, such as Japanese ones, split
-// them in other ways.
+// vocab.txt does not say how texts are split into words. Other classes, such as Japanese ones,
+// split them in other ways.
 void check_class(const Document& config, const Document& of_class) {
   const auto check = [](const Document& document, const char* key, auto&& accepts,
                         const char* expected) {

@@ -34,7 +34,7 @@ class WordTable {
     std::int32_t id = -1;  // -1: free
   };
 
-  // Of the entry, or of the free entry where it belongs.
+  // Returns the index of the entry with this key, or of the free entry where it belongs.
   std::size_t slot(Key key) const {
     std::size_t at = ((key.low ^ (key.high * 0xD6E8FEB86659FD93U)) * 0x9E3779B97F4A7C15U) >> shift_;
     while (entries_[at].id >= 0 && (entries_[at].low != key.low || entries_[at].high != key.high)) {

@@ -26,8 +26,8 @@ inline MonotonicTime collective_deadline(MonotonicTime begin, MonotonicTime end)
 // The longest string that a rank broadcasts or contributes to a gather.
 inline constexpr std::size_t kMaxCollectiveBytes = std::size_t{1} << 20;
 
-// fp32 values of one rank in one operation. More are sent in pieces, each with a deadline of its own,
-// because the time for all of them grows with their number and that of the workers.
+// fp32 values of one rank in one operation. More are sent in pieces, each with a deadline of its
+// own, because the time for all of them grows with their number and that of the workers.
 inline constexpr std::size_t kPieceElements = std::size_t{16} << 20;
 
 }  // namespace tilewright::train

@@ -1,5 +1,5 @@
-// Evaluation. Each rank computes the logits of a part of the examples. Rank 0 gathers them, makes the
-// predictions and sends the metrics to all ranks.
+// Evaluation. Each rank computes the logits of a part of the examples. Rank 0 gathers them, makes
+// the predictions and sends the metrics to all ranks.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,9 @@ struct EvaluationResult {
 EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
                        const std::vector<float>& logits, double label_smoothing);
 
-// Returns the logits of all ranks, by rank, on rank 0, and nothing elsewhere. Collective. `deadline`:
-// until which a rank waits for the others to have theirs, which then go in pieces of at most `piece`
-// logits a rank. Throws Failure(kPeerLost).
+// Returns the logits of all ranks, by rank, on rank 0, and nothing elsewhere. Collective.
+// `deadline`: until which a rank waits for the others to have theirs, which then go in pieces of at
+// most `piece` logits a rank. Throws Failure(kPeerLost).
 std::vector<float> gather_logits(collectives::Mesh& mesh, std::span<const float> own,
                                  MonotonicTime deadline, std::size_t piece = kPieceElements);
 

@@ -4,12 +4,12 @@
 //       POINT[@STEP[-STEP]][,worker=INDEX][,epoch=EPOCH][,once=FILE][,delay=MILLISECONDS]
 //       [,hold=PIPE][;...]
 //
-// kills the process with SIGKILL when it reaches POINT in step STEP (or from the first to the second
-// step), as worker INDEX, in membership epoch EPOCH. The defaults are any step, any worker and epoch
-// 1, so a restarted worker survives. With a file it happens only if the file exists, which it
-// removes, by default in any epoch. With a delay the process only waits; with a named pipe, if it
-// exists, until that has been opened for writing and closed. Several faults are separated by
-// semicolons.
+// kills the process with SIGKILL when it reaches POINT in step STEP (or from the first to the
+// second step), as worker INDEX, in membership epoch EPOCH. The defaults are any step, any worker
+// and epoch 1, so a restarted worker survives. With a file it happens only if the file exists,
+// which it removes, by default in any epoch. With a delay the process only waits; with a named
+// pipe, if it exists, until that has been opened for writing and closed. Several faults are
+// separated by semicolons.
 // Without the variable nothing happens.
 #pragma once
 

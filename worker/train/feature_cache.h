@@ -1,5 +1,5 @@
-// A directory with the tokens of training data: a worker that starts again, and the other workers of
-// the host, map them instead of tokenizing. Hugging Face's datasets keeps them likewise.
+// A directory with the tokens of training data: a worker that starts again, and the other workers
+// of the host, map them instead of tokenizing. Hugging Face's datasets keeps them likewise.
 #pragma once
 
 #include <cstdint>

@@ -23,8 +23,8 @@ struct HandOver {
   bool is_kept = false;  // by other workers or in a checkpoint, so that this one can end without it
 };
 
-// If at least one worker stays, those that stay keep the state. If none does, at least one writes it
-// in the membership epoch, or has is_kept false and must write it when it ends (see
+// If at least one worker stays, those that stay keep the state. If none does, at least one writes
+// it in the membership epoch, or has is_kept false and must write it when it ends (see
 // save_outside_of_epochs() in run.cpp).
 constexpr HandOver hand_over(const Departure& worker) {
   const bool is_certain = worker.all_leave.has_value();

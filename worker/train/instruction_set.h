@@ -9,8 +9,8 @@
 
 namespace tilewright::train {
 
-// Returns those of `isas` (of this process, slowest first) with which the training can continue: if it
-// is exact and has a checkpoint, only that of the checkpoint. Throws Failure(kUnsupported) that
+// Returns those of `isas` (of this process, slowest first) with which the training can continue: if
+// it is exact and has a checkpoint, only that of the checkpoint. Throws Failure(kUnsupported) that
 // names the checkpoint if none is left.
 std::vector<runtime::Isa> usable_isas(const Job& job, const std::vector<runtime::Isa>& isas);
 

@@ -52,8 +52,8 @@ struct Job {
   // weights, the version of the kernels and, if the training is exact, the instruction set, once it
   // is known. Equal on all workers, and in a checkpoint and the training that resumes from it.
   nlohmann::json fingerprint;
-  // What else all workers must have alike, because they evaluate and predict together: those settings,
-  // and the digests of the data. Neither in checkpoints nor in the UID.
+  // What else all workers must have alike, because they evaluate and predict together: those
+  // settings, and the digests of the data. Neither in checkpoints nor in the UID.
   nlohmann::json evaluation_fingerprint;
 };
 

@@ -35,8 +35,8 @@ struct MemoryEstimate {
 void check_memory(const MemoryEstimate& need, std::uint64_t available);
 
 // Gives `buffers` their pages, in pieces, before they are used. Ends as soon as `available` is less
-// than the bytes that are left, so that processes that start together do not use up the memory before
-// check_shared_memory() refuses them. Returns the bytes that have pages.
+// than the bytes that are left, so that processes that start together do not use up the memory
+// before check_shared_memory() refuses them. Returns the bytes that have pages.
 std::uint64_t touch_buffers(const std::vector<std::span<std::byte>>& buffers,
                             runtime::ThreadPool& pool,
                             const std::function<std::uint64_t()>& available);

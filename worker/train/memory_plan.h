@@ -1,4 +1,5 @@
-// The sizes of the buffers that a training allocates at its start, and of the batches that bound them.
+// The sizes of the buffers that a training allocates at its start, and of the batches that bound
+// them.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +33,9 @@ std::int64_t evaluation_batch_end(const Job& job, const tasks::Dataset& data, st
 // Whether training batches can have padding rows.
 bool pads_training(const Job& job);
 
-// The rows of each example of a global batch, given as rows of the training data. If the loss counts
-// padding, each batch of per_device_train_batch_size examples is padded to its longest example, as
-// DataCollatorWithPadding of transformers does.
+// The rows of each example of a global batch, given as rows of the training data. If the loss
+// counts padding, each batch of per_device_train_batch_size examples is padded to its longest
+// example, as DataCollatorWithPadding of transformers does.
 std::vector<std::int64_t> training_rows(const Job& job, std::span<const std::int32_t> examples);
 
 // The target of an example of the training data. With --loss_counts_padding --pad_to_max_length an

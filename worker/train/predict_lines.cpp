@@ -108,8 +108,8 @@ void parse_lines(std::string_view input, const std::string& name, std::string_vi
   }
 }
 
-// The task that the model was trained for, from --task_name or config.json; empty or nullptr: unknown,
-// as for a model of the user's own files. The description is that of a GLUE task.
+// The task that the model was trained for, from --task_name or config.json; empty or nullptr:
+// unknown, as for a model of the user's own files. The description is that of a GLUE task.
 std::string task_name_of_model(const Settings& settings, const checkpoint::ModelTask& model_task) {
   return known_task(settings.task_name.empty() ? model_task.finetuning_task : settings.task_name);
 }
@@ -123,8 +123,8 @@ const TaskDescription* task_of_model(const Settings& settings,
   return nullptr;
 }
 
-// As in files of the user's own, the only member except the label may have any name. JSON objects have
-// no order, so that of several members none is the first.
+// As in files of the user's own, the only member except the label may have any name. JSON objects
+// have no order, so that of several members none is the first.
 std::string name_of_single(const Line& line) {
   constexpr const char* kSingle = "sentence";
   if (line.contains(kSingle) || line.contains("sentence1") || line.contains("sentence2")) {

@@ -30,7 +30,8 @@ struct StepReport {
   std::int64_t examples = 0;
   std::int64_t tokens = 0;
   double flops = 0;
-  // Of this worker: the exchange of the gradient, and the part of it that backward hid.
+  // The time in which this worker exchanged the gradient, and the part of it that backward
+  // overlapped.
   double exchange_seconds = 0;
   double hidden_exchange_seconds = 0;
   bool stop_requested = false;  // by any worker: all stop after this step

@@ -15,7 +15,8 @@
 namespace tilewright::train {
 namespace {
 
-// The prefix of the metrics when run_qa.py predicts: it calls predict() without one. It has no loss.
+// The prefix of the metrics when run_qa.py predicts: it calls predict() without one. It has no
+// loss.
 constexpr const char* kQuestionAnsweringPrediction = "test";
 
 // Mean loss of all steps. An entry of the log history holds the mean of the steps since the entry
@@ -49,8 +50,8 @@ void add_speed(MetricsJson& metrics, const std::string& prefix, double seconds, 
 // The numbers of examples that SQuAD's metrics count: "total", "HasAns_total", "NoAns_total".
 bool is_count(std::string_view metric) { return metric.ends_with("total"); }
 
-// Adds the metrics of one evaluation. `prefix`: "eval", "predict" or "test". Without labels there is
-// only the speed.
+// Adds the metrics of one evaluation. `prefix`: "eval", "predict" or "test". Without labels there
+// is only the speed.
 void add_evaluation(MetricsJson& metrics, const std::string& prefix,
                     const EvaluationResult& evaluation) {
   MetricsJson own;

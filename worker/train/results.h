@@ -21,8 +21,8 @@ using MetricsJson = nlohmann::ordered_json;
 nlohmann::json evaluation_entry(const EvaluationResult& evaluation,
                                 const checkpoint::TrainerState& state);
 
-// The metrics of the last evaluation in the log history, without loss and speed: "eval_accuracy", also
-// "eval_accuracy_mm" if it had two sets.
+// The metrics of the last evaluation in the log history, without loss and speed: "eval_accuracy",
+// also "eval_accuracy_mm" if it had two sets.
 std::map<std::string, double> last_evaluation_metrics(const checkpoint::TrainerState& state);
 
 struct Results {
@@ -38,9 +38,9 @@ Results make_results(const Job& job, const Trainer& trainer, std::int64_t weight
                      runtime::Isa isa, std::span<const EvaluationResult> evaluations,
                      std::span<const EvaluationResult> predictions);
 
-// Adds the files (name -> content) of a run without a training to a directory, which may be that of a
-// training: its model and checkpoints stay. all_results.json keeps the metrics of earlier runs, as
-// with Trainer.save_metrics, and is written last. Failures have output_error_code().
+// Adds the files (name -> content) of a run without a training to a directory, which may be that of
+// a training: its model and checkpoints stay. all_results.json keeps the metrics of earlier runs,
+// as with Trainer.save_metrics, and is written last. Failures have output_error_code().
 void write_result_files(const std::filesystem::path& directory,
                         std::map<std::string, std::string> files);
 

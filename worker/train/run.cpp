@@ -127,7 +127,8 @@ class TrainingRun {
       is_rank0_ = mesh->rank() == 0;
       state_is_kept_ = false;
       use_isa(connection->isa);
-      // A coordinator that restarts does not know the instruction set of a state that this worker has.
+      // A coordinator that restarts does not know the instruction set of a state that this worker
+      // has.
       if (settings_.exact) session_.set_isas({std::string(runtime::name(isa_))});
       if (exposition_) exposition_->begin_epoch({mesh->epoch(), mesh->rank(), mesh->world()});
       try {
@@ -156,8 +157,8 @@ class TrainingRun {
   }
 
  private:
-  // After the coordinator has heard that this worker is done: baselines take minutes for long texts,
-  // and the others have ended, so that the job may end this process meanwhile.
+  // After the coordinator has heard that this worker is done: baselines take minutes for long
+  // texts, and the others have ended, so that the job may end this process meanwhile.
   void end_complete() {
     options_.print_results(printed_results_);
     if (is_rank0_ && settings_.do_eval && !session_.stopped()) log_baselines();
@@ -222,8 +223,8 @@ class TrainingRun {
     end_stopped(*code);
   }
 
-  // Waits for the checkpoint that is being written. Whether what has been trained would be lost with
-  // this process.
+  // Waits for the checkpoint that is being written. Whether what has been trained would be lost
+  // with this process.
   bool has_unsaved_step() {
     trainer_->finish_checkpoint(kCheckpointTimeout);
     return settings_.do_train && !settings_.output_dir.empty() && !output_is_complete_ &&
@@ -239,8 +240,8 @@ class TrainingRun {
     }
   }
 
-  // Before a batch of an evaluation, which can take longer than a process has to stop. A worker that
-  // leaves has left its state with rank 0, which writes it if it must stop too.
+  // Before a batch of an evaluation, which can take longer than a process has to stop. A worker
+  // that leaves has left its state with rank 0, which writes it if it must stop too.
   void end_evaluation_if_stopped(const collectives::Mesh& mesh) {
     if (session_.epoch_ended()) throw Failure(ExitCode::kPeerLost, session_.reason());
     const std::optional<ExitCode> code = session_.stopped();
@@ -253,7 +254,8 @@ class TrainingRun {
   }
 
   // Before this process ends outside of a membership epoch: perhaps no other worker has the state.
-  // Other workers may do the same; the first one writes. If no other epoch can follow, rank 0 writes.
+  // Other workers may do the same; the first one writes. If no other epoch can follow, rank 0
+  // writes.
   void save_outside_of_epochs() {
     if (state_is_kept_ || !has_unsaved_step()) return;
     if (session_.has_single_epoch()) {
@@ -456,8 +458,7 @@ class TrainingRun {
   }
 
   // Restores the state before it writes the ownership marker, so that a refused start leaves no
-  // files.
-  // `keeps_output`: of rank 0.
+  // files. `keeps_output`: rank 0 still has the right to write the output directory.
   Restored restore_and_acquire_output_dir(collectives::Mesh& mesh, RestoreFrom from,
                                           bool keeps_output) {
     checkpoint::OutputRequest request{
@@ -472,8 +473,8 @@ class TrainingRun {
         try {
           ownership = checkpoint::check_output_dir(settings_.output_dir, request);
         } catch (const checkpoint::LaterEpochFailure& failure) {
-          // An earlier launch had another coordinator. Those of the operator and of `up` know the job's
-          // epochs: there this process is late.
+          // An earlier launch had another coordinator. Those of the operator and of `up` know the
+          // job's epochs: there this process is late.
           if (session_.has_uid_of_agent()) session_.raise_epoch(failure.epoch());
           throw;
         }
@@ -681,7 +682,7 @@ class TrainingRun {
   bool start_logged_ = false;
   EpochLimit epoch_limit_;
   std::uint64_t epoch_ = 0;                    // the last membership epoch; 0: none
-  bool is_rank0_ = false;                      // in it
+  bool is_rank0_ = false;                      // whether this process is rank 0 of epoch_
   std::uint64_t state_epoch_ = 0;              // the last one that restored the state; 0: none
   std::vector<rendezvous::MemberId> members_;  // of the last membership epoch that began
   bool broken_ = false;                        // the last membership epoch ended with a failure

@@ -40,15 +40,16 @@ struct RunOptions {
   // nullptr: through shared memory or over TCP.
   collectives::MpiPort* mpi = nullptr;
   bool terminal = false;  // standard error is a terminal
-  // Called at the end, with what rank 0 prints on standard output: the blocks of metrics, or without
-  // an output directory the content of all_results.json. Empty on other ranks.
+  // Called at the end, with what rank 0 prints on standard output: the blocks of metrics, or
+  // without an output directory the content of all_results.json. Empty on other ranks.
   std::function<void(const std::string&)> print_results = [](const std::string&) {};
   // Reads the environment, for the hub.
   GetVariable variable = [](const char*) { return std::string(); };
   const net::WakeUp* cancel = nullptr;  // ends downloads; may be null
 };
 
-// Of the flags and the environment; progress goes to the log. `options` and `log` outlive it.
+// Makes the hub's options from the flags and the environment. Progress goes to the log. `options`
+// and `log` outlive the result.
 hub::HubOptions hub_options(const TrainingArguments& arguments, const RunOptions& options,
                             Logger& log);
 

@@ -50,8 +50,8 @@ struct Machine {
   std::int64_t world = 1;           // of the launcher or WORLD_SIZE: nominal_workers if that is 0
   std::int64_t virtual_shards = 0;  // if the flag is 0; 0: automatic
   bool has_bf16 = true;             // the CPU has instructions for it: the default of --bf16
-  // See find_model_task(). Its finetuning_task, if it is a known task, is that of an evaluation or a
-  // prediction without --task_name and files of the user's own.
+  // See find_model_task(). Its finetuning_task, if it is a known task, is that of an evaluation or
+  // a prediction without --task_name and files of the user's own.
   checkpoint::ModelTask model_task = {};
   // See find_question_file().
   std::string question_file = {};
@@ -63,16 +63,16 @@ Settings make_settings(const TrainingArguments& arguments, const Machine& machin
 // "mrpc" for "MRPC", "sst2" for the older spelling "sst-2"; empty if there is no such task.
 std::string known_task(std::string name);
 
-// Throws Failure(kUsage) if the training selects its best model by a metric that is neither the loss
-// nor one of `names`. `written`: the metric as the user wrote it, with or without "eval_".
+// Throws Failure(kUsage) if the training selects its best model by a metric that is neither the
+// loss nor one of `names`. `written`: the metric as the user wrote it, with or without "eval_".
 void check_metric(const Settings& settings, std::string_view written,
                   std::vector<std::string_view> names);
 
 // Whether one of the CPU's instruction sets computes on bf16.
 bool has_bf16(std::span<const runtime::Isa> isas);
 
-// What to log about the data type: whether it was chosen by default, or is emulated on `isa`. Empty:
-// nothing.
+// What to log about the data type: whether it was chosen by default, or is emulated on `isa`.
+// Empty: nothing.
 std::string describe_data_type(const TrainingArguments& arguments, const Settings& settings,
                                runtime::Isa isa);
 

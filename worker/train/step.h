@@ -27,7 +27,8 @@
 
 namespace tilewright::train {
 
-// Failure(kDiverged); `what` says which number of the report's step is not finite: "the loss is NaN".
+// Failure(kDiverged); `what` says which number of the report's step is not finite: "the loss is
+// NaN".
 Failure diverged(const StepReport& report, std::string_view what);
 
 template <typename Activation>
@@ -52,11 +53,11 @@ class TrainingStep {
 
   // Runs step `step`, counted from 0. Collective. `split`: the shards of each rank, as in the
   // reducer. `stop_requested`, called at the end of backward, unless the rank has no shards: what
-  // this worker asks for after the step; what the report says of that is the same on all workers. `transfer`: of weights and moments
-  // to ranks without shards, with an open window, which ends with the exchange; null: none. Throws
-  // Failure(kPeerLost) before anything of the step has changed weights or moments, and
-  // Failure(kDiverged) if the loss or the norm of the gradient is not finite. Both are sums over all
-  // workers, so all throw in the same step.
+  // this worker asks for after the step; what the report says of that is the same on all workers.
+  // `transfer`: of weights and moments to ranks without shards, with an open window, which ends
+  // with the exchange; null: none. Throws Failure(kPeerLost) before anything of the step has
+  // changed weights or moments, and Failure(kDiverged) if the loss or the norm of the gradient is
+  // not finite. Both are sums over all workers, so all throw in the same step.
   StepReport run(std::int64_t step, const collectives::Mesh& mesh, collectives::Reducer& reducer,
                  std::span<const Range> split, const std::function<StopRequest()>& stop_requested,
                  collectives::BackgroundCopy* transfer = nullptr);
@@ -121,9 +122,9 @@ class TrainingStep {
   std::vector<runtime::Buffer<float>> private_;
   std::vector<Range> buckets_;
   std::int64_t bf16_count_ = 0;  // of GradientParts
-  // The elements of the gradient behind the loss: the numbers of ranks that ask to stop, that ask to
-  // leave and that have sent their part of the transfer, then the seconds that each rank has computed. Only that rank has another number than 0 there, so
-  // the sum is exact.
+  // The elements of the gradient behind the loss: the numbers of ranks that ask to stop, that ask
+  // to leave and that have sent their part of the transfer, then the seconds that each rank has
+  // computed. Only that rank has another number than 0 there, so the sum is exact.
   std::int64_t stop_index_ = 0;
   std::function<StopRequest()> stop_requested_;
   collectives::BackgroundCopy* transfer_ = nullptr;  // in this step

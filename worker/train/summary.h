@@ -54,11 +54,11 @@ std::string training_line(const Job& job);
 std::string results_line(const EvaluationResult& evaluation);
 // Of an evaluation during the training: no summary line.
 std::string evaluation_line(const EvaluationResult& evaluation, std::int64_t step);
-// "recovered: worker 1 lost in step 58, which runs again; 1 worker continues after step 57 in 0.12 s
-// (join 0.05, connect 0.01, agree 0.01, state 0.00 s; noticed 0.31 s after the step began)"
+// "recovered: worker 1 lost in step 58, which runs again; 1 worker continues after step 57 in 0.12
+// s (join 0.05, connect 0.01, agree 0.01, state 0.00 s; noticed 0.31 s after the step began)"
 std::string continuation_line(const ContinuationSummary& continuation);
-// At the end of a transfer in the background: "worker 1 has the state: its rest was sent during steps
-// 58 to 60". `names`: of the ranks.
+// At the end of a transfer in the background: "worker 1 has the state: its rest was sent during
+// steps 58 to 60". `names`: of the ranks.
 std::string state_sent_line(const std::vector<std::string>& names,
                             const std::vector<int>& receivers, std::int64_t first_step,
                             std::int64_t last_step);

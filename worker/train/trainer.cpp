@@ -232,8 +232,8 @@ class TypedTrainer final : public Trainer {
         std::max(1, plan_step(job_.settings, split, rank, job_.settings.global_batch).gradients()));
   }
 
-  // Equal on all ranks. Without exact mode, sums of other shards have other bits. A single rank that
-  // has the state must not train on: its loss would cost all steps since the last checkpoint.
+  // Equal on all ranks. Without exact mode, sums of other shards have other bits. A single rank
+  // that has the state must not train on: its loss would cost all steps since the last checkpoint.
   bool allows_background(const elastic::StateAgreement& agreement) const {
     return job_.settings.do_train && job_.settings.exact && agreement.senders.size() >= 2 &&
            !agreement.receivers.empty();
@@ -333,8 +333,8 @@ class TypedTrainer final : public Trainer {
     return finite;
   }
 
-  // What is due after the completed step. A worker that has got this state from others, or is rank 0
-  // only now, makes up for what they have not completed.
+  // What is due after the completed step. A worker that has got this state from others, or is rank
+  // 0 only now, makes up for what they have not completed.
   void finish_step(collectives::Mesh& mesh, const TrainerHooks& hooks, RateMeter& meter) {
     // Before the checkpoint of this step, which has the best metric and the log history.
     if (state_.progress().evaluation_pending()) {
@@ -364,7 +364,8 @@ class TypedTrainer final : public Trainer {
     memory_estimate_.checkpoint_copy = state_.reserve_checkpoint_copy();
   }
 
-  // Throws a Failure if this worker, which has no state yet, may have been asked to leave for too long.
+  // Throws a Failure if this worker, which has no state yet, may have been asked to leave for too
+  // long.
   void leave_without_state(const TrainerHooks& hooks) {
     const MonotonicTime now = monotonic_now();
     const bool leaves = hooks.stop_requested && hooks.stop_requested() == StopRequest::kLeave;

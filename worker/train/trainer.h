@@ -27,7 +27,8 @@ namespace tilewright::train {
 // Each may be empty.
 struct TrainerHooks {
   std::function<void(const StepReport&, const Rates&)> on_step;  // called after each step
-  // Called once per step, at the end of backward; of a worker that has no state yet, before the step.
+  // Called once per step, at the end of backward. A worker without a state calls it before the
+  // step.
   std::function<StopRequest()> stop_requested;
   // Called before the first step and whenever a rank has become slow or has recovered, or shards
   // have moved.
@@ -50,8 +51,8 @@ class Trainer {
  public:
   virtual ~Trainer() = default;
 
-  // Gives the buffers their pages now, not in the transfer of the state and the first step, when all
-  // workers wait for it. See touch_buffers().
+  // Gives the buffers their pages now, not in the transfer of the state and the first step, when
+  // all workers wait for it. See touch_buffers().
   virtual void touch_memory() = 0;
   // Call it first in each membership epoch. Allocates the gradient buffers that this world size
   // needs in addition to those for max_workers. Throws Failure(kMemory), and Failure(kUsage) if
@@ -77,8 +78,8 @@ class Trainer {
   virtual Outcome train(collectives::Mesh& mesh, const TrainerHooks& hooks) = 0;
   // See TrainingState. Collective.
   virtual std::int64_t load_best_model(collectives::Mesh& mesh) = 0;
-  // Collective; every rank gets the result. Throws Failure(kPeerLost), and what `before_batch`, which
-  // may be empty, throws.
+  // Collective; every rank gets the result. Throws Failure(kPeerLost), and what `before_batch`,
+  // which may be empty, throws.
   virtual EvaluationResult evaluate(collectives::Mesh& mesh, const EvaluationSet& set,
                                     const std::function<void()>& before_batch) = 0;
   // Rank 0 only; see TrainingState.

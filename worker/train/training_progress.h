@@ -1,6 +1,6 @@
 // How far a training has come: counters, log history, best metric and clock. With the weights and
-// AdamW's moments it is the state of a training (training_state.h). Apart from the clock, all workers
-// have the same after each step.
+// AdamW's moments it is the state of a training (training_state.h). Apart from the clock, all
+// workers have the same after each step.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +58,8 @@ class TrainingProgress {
   bool checkpoint_follows() const;
   // The last step at which save_strategy asked for a checkpoint; 0: none.
   std::int64_t save_step() const { return save_step_; }
-  // What a checkpoint of the current step holds. It has the log history, but no losses since its last
-  // entry: they become an entry now.
+  // What a checkpoint of the current step holds. It has the log history, but no losses since its
+  // last entry: they become an entry now.
   checkpoint::TrainerState checkpoint_state(std::uint64_t membership_epoch);
 
   // The training needs no more steps and no more checkpoints, and takes the best model's weights.

@@ -250,8 +250,8 @@ void TrainingState<Activation>::restore_from_memory(collectives::Mesh& mesh,
       mesh, agreement.senders.front(), receives_ ? std::string() : progress_.encode(),
       kMaxStateBytes, collective_deadline());
   if (receives_) progress_.decode(text);
-  // An evaluation that is due needs all weights. A checkpoint does not, because a new rank 0 makes up
-  // for it, unless it is that of the best model. --save_strategy may differ between ranks.
+  // An evaluation that is due needs all weights. A checkpoint does not, because a new rank 0 makes
+  // up for it, unless it is that of the best model. --save_strategy may differ between ranks.
   const bool may_be_best =
       progress_.step() > 0 && progress_.trainer_state().best_global_step == progress_.step();
   const bool in_background = from.in_background && !progress_.evaluation_pending() &&

@@ -1,6 +1,6 @@
-// The state of a training: the model's weights, AdamW's moments and the progress. It stays in memory
-// over membership epochs. A worker without it gets it from the others, or, if no worker has it, from
-// a checkpoint or the starting weights. It is written to checkpoints and the final model.
+// The state of a training: the model's weights, AdamW's moments and the progress. It stays in
+// memory over membership epochs. A worker without it gets it from the others, or, if no worker has
+// it, from a checkpoint or the starting weights. It is written to checkpoints and the final model.
 #pragma once
 
 #include <algorithm>
@@ -28,14 +28,14 @@
 namespace tilewright::train {
 
 struct TransferOptions {
-  // How long all workers wait for those that have no state. What these have not got by then follows
+  // How long, at most, all workers wait for workers without a state. The rest of the state follows
   // during the steps.
   Duration stall = std::chrono::milliseconds(400);
   std::size_t piece_bytes = collectives::kCopyPieceBytes;
-  double share_per_step = 1;  // of the state, at most
-  // A new worker that must stop meanwhile has the state after this time and leaves like the others, or
-  // leaves in a step, which the others run again. If a worker that has the state leaves, the new ones
-  // get it in this time or not at all.
+  double share_per_step = 1;  // the largest share of the state that is sent during one step
+  // How long a new worker with a stop request waits for the rest of the state. With it, the worker
+  // leaves at a step boundary; without it, in the middle of a step, which the others repeat. If a
+  // worker that has the state leaves, the new workers get the state within this time or not at all.
   Duration leave_after = std::chrono::seconds(5);
 };
 
@@ -122,19 +122,20 @@ class TrainingState {
     output_ = std::move(output);
     take_output_ = nullptr;
   }
-  // The same after the checkpoint that is being written, which the present right to write covers:
-  // `take` is called before the next one or the model is written, and can fail as acquire_output_dir().
+  // Sets the output later: `take` is called before the next checkpoint or the model is written. A
+  // checkpoint that is being written keeps the current right to write. Throws what
+  // acquire_output_dir() throws.
   void set_output_later(std::function<checkpoint::OutputWriter()> take) {
     take_output_ = std::move(take);
   }
-  // This process is not rank 0 in this membership epoch: rank 0 supersedes a checkpoint that is being
-  // written, which is no failure.
+  // This process is not rank 0 in this membership epoch: rank 0 supersedes a checkpoint that is
+  // being written, which is no failure.
   void give_up_output() {
     output_.reset();
     take_output_ = nullptr;
   }
-  // Rank 0 only: release_empty_output_dir(), after a checkpoint that is being written. False also if
-  // that fails.
+  // Rank 0 only: release_empty_output_dir(), after a checkpoint that is being written. False also
+  // if that fails.
   bool release_empty_output() noexcept;
   // Whether a checkpoint is being written and this process still has the right to write it.
   bool keeps_output() const;
@@ -155,7 +156,8 @@ class TrainingState {
   // than kCheckpointTimeout, this one fails. After a failure the training continues with a warning.
   // Throws Failure(kSuperseded).
   void start_checkpoint(std::uint64_t membership_epoch);
-  // The same, and waits until it is written.
+  // Like start_checkpoint(), then waits for the checkpoint, at most kCheckpointTimeout; a write
+  // that takes longer is a warning.
   void save_checkpoint(std::uint64_t membership_epoch);
   // Takes note of a checkpoint that has been written meanwhile, or has failed. Throws
   // Failure(kSuperseded).
@@ -196,8 +198,8 @@ class TrainingState {
   void log_weight_differences();
   // Rank 0 only. False: there is no checkpoint to resume from.
   bool load_checkpoint(const RestoreFrom& from);
-  // Rank 0 only: loads a checkpoint that is newer than the state in memory. False: there is none, and
-  // the state is unchanged.
+  // Rank 0 only: loads a checkpoint that is newer than the state in memory. False: there is none,
+  // and the state is unchanged.
   bool load_newer_checkpoint(const RestoreFrom& from);
   std::optional<std::filesystem::path> find_checkpoint(const RestoreFrom& from) const;
   // False: rank 0 has found no checkpoint to read, and there is a state in memory. Collective.
@@ -226,7 +228,7 @@ class TrainingState {
   bool complete_ = false;  // weights, moments and progress belong together
   std::optional<collectives::BackgroundCopy> transfer_;
   bool receives_ = false;  // in the transfer
-  double share_ = 0;       // of it that may have been sent
+  double share_ = 0;       // share of the transfer that may have been sent, 0 to 1
   TransferOptions transfer_options_;
 };
 

@@ -1,5 +1,5 @@
-// Compares the windows, features and predictions of a context of 10,000 words, whose answers are at its
-// beginning, in its middle and at its end, with the reference.
+// Compares the windows, features and predictions of a context of 10,000 words, whose answers are at
+// its beginning, in its middle and at its end, with the reference.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -6,8 +6,8 @@
 
 namespace tilewright::testing {
 
-// Of 1 to 512 tokens: all up to 70, then those at and beside multiples of 16, of which tiles, chunks and
-// blocks of tokens consist.
+// Of 1 to 512 tokens: all up to 70, then those at and beside multiples of 16, of which tiles,
+// chunks and blocks of tokens consist.
 inline std::vector<std::int32_t> covered_lengths() {
   constexpr std::int32_t kMost = 512;
   std::vector<std::int32_t> all;

@@ -1,5 +1,5 @@
-// The steps of products on AMX tiles. Like the other amx_*.h included by gemm_amx.cpp (hardware) and
-// amx_emulator.cpp (plain C++), so everything is in an unnamed namespace.
+// The steps of products on AMX tiles. Like the other amx_*.h included by gemm_amx.cpp (hardware)
+// and amx_emulator.cpp (plain C++), so everything is in an unnamed namespace.
 //
 // A register tile of the output is 32 x 32: tile registers 0 to 3 accumulate its quarters,
 //
@@ -18,11 +18,11 @@
 //   round(sums, bias, out)                               32 floats to bf16, subnormals become zero
 //
 // Where the operands of a step come from decides the speed. The four dots of a step take 64 cycles.
-// One operand stays in the L1 cache while many blocks of the other one are streamed past it from the
-// L2 cache: in amx_forward 32 rows stay, in amx_weight a part of a panel. Other work goes between
-// the steps, a little in each: what is used next is prefetched, and the sums of the previous tile
-// are rounded or merged. After the last step of a tile, its loads and stores would wait for the
-// tile's stores, and the next tile's loads for them.
+// One operand stays in the L1 cache while many blocks of the other one are streamed past it from
+// the L2 cache: in amx_forward 32 rows stay, in amx_weight a part of a panel. Other work goes
+// between the steps, a little in each: what is used next is prefetched, and the sums of the
+// previous tile are rounded or merged. After the last step of a tile, its loads and stores would
+// wait for the tile's stores, and the next tile's loads for them.
 #pragma once
 
 #include "worker/kernels/gemm/packing.h"

@@ -9,8 +9,9 @@
 namespace tilewright::kernels {
 
 // Returns the GFLOP/s of all threads of the pool together, with the instructions that the linear
-// layers use on `isa` for activations of this precision. Takes about 15 ms, at least eight slices, and counts each thread's
-// best slice of 0.2 to 2 ms, which reduces the effect of other processes on the same cores.
+// layers use on `isa` for activations of this precision. Takes about 15 ms, at least eight slices,
+// and counts each thread's best slice of 0.2 to 2 ms, which reduces the effect of other processes
+// on the same cores.
 double measure_peak_gflops(Isa isa, runtime::Precision precision, ThreadPool& pool);
 
 // The largest peak seen: a measurement on a busy CPU is too low.

@@ -5,8 +5,8 @@
 
 namespace tilewright::kernels {
 
-// A matrix [rows, columns] that is computed in register tiles of mr x nr. A block costs one unit per
-// tile, and additionally `row_cost` per row of tiles and `column_cost` per column of tiles, for
+// A matrix [rows, columns] that is computed in register tiles of mr x nr. A block costs one unit
+// per tile, and additionally `row_cost` per row of tiles and `column_cost` per column of tiles, for
 // operands that are loaded or packed once per block.
 struct TiledMatrix {
   std::int64_t rows = 0;
@@ -26,8 +26,8 @@ struct BlockSize {
   bool operator==(const BlockSize&) const = default;
 };
 
-// The part of the threads' time that goes into tiles if each thread takes the next block when it has
-// finished one: tiles / (threads x time of the slowest thread, in tiles).
+// The part of the threads' time that goes into tiles if each thread takes the next block when it
+// has finished one: tiles / (threads x time of the slowest thread, in tiles).
 double thread_use(const TiledMatrix& matrix, BlockSize block, int threads);
 
 // The block size of at most `most` with the shortest time.

@@ -1,6 +1,6 @@
-// Adds the products one by one in ascending order to one accumulator per element. The product of two
-// bf16 is exact in fp32, so with fp32 accumulators the bits equal those of the widened FMA of AVX2 and
-// AVX-512. Forward of floats has accumulators in double.
+// Adds the products one by one in ascending order to one accumulator per element. The product of
+// two bf16 is exact in fp32, so with fp32 accumulators the bits equal those of the widened FMA of
+// AVX2 and AVX-512. Forward of floats has accumulators in double.
 #include "worker/kernels/gemm/ref.h"
 
 #include <algorithm>

@@ -23,8 +23,8 @@ inline Vec exp_nonpositive(Vec x) {
   return select(less(x, broadcast(-87.336544f)), broadcast(0.0f), scale_by_power(q, n));
 }
 
-// 2^x for x <= 1/2, at least 2^-126 (NaN for NaN): 2^n (1 + r q(r)), |r| <= 1/2, relative error of the
-// polynomial 9.2e-8.
+// 2^x for x <= 1/2, at least 2^-126 (NaN for NaN): 2^n (1 + r q(r)), |r| <= 1/2. The relative error
+// of the polynomial is 9.2e-8.
 inline Vec exp2(Vec x) {
   const Vec bounded = maximum(broadcast(-126.0f), x);
   const Vec n = round_to_integer(bounded);

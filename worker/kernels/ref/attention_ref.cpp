@@ -186,7 +186,8 @@ void backward_head(const AttentionBackward<Activation>& b, const DropoutStream& 
 
 }  // namespace
 
-// Masks of one head, one row of probabilities, one row of their gradients, then dK, dV and a row of dQ in fp32.
+// Masks of one head, one row of probabilities, one row of their gradients, then dK, dV and a row of
+// dQ in fp32.
 std::size_t attention_scratch(std::int64_t max_seqlen, std::int64_t head_size) {
   return static_cast<std::size_t>(max_seqlen * mask_words(max_seqlen)) * sizeof(std::uint64_t) +
          static_cast<std::size_t>(2 * max_seqlen + (2 * max_seqlen + 1) * head_size) *

@@ -1,7 +1,7 @@
 // Attention of the heads of one example. A block of queries is multiplied with all keys, so scratch
-// holds complete columns of scores and no S x S matrix (attention_pairs.inl: a few rows). Scores are
-// transposed, [keys, queries]: the statistics of a query are one lane, without sums across lanes.
-// Formulas: ref/attention_ref.cpp.
+// holds complete columns of scores and no S x S matrix (attention_pairs.inl: a few rows). Scores
+// are transposed, [keys, queries]: the statistics of a query are one lane, without sums across
+// lanes. Formulas: ref/attention_ref.cpp.
 namespace tilewright::kernels {
 namespace {
 
@@ -19,8 +19,8 @@ inline std::int64_t block_columns(std::int64_t S, std::int64_t most) {
   return round_up(smaller(S, most), kLanes);
 }
 
-// Whether K and V are read as A without packing. With several blocks of queries they are read several
-// times, so copies without gaps between the rows are faster.
+// Whether K and V are read as A without packing. With several blocks of queries they are read
+// several times, so copies without gaps between the rows are faster.
 template <typename Activation>
 bool reads_keys_in_place(std::int64_t S, std::int64_t block) {
   return kReadsInPlace<Activation> && S <= block;
@@ -300,8 +300,8 @@ void clear_unattended(const Head<Activation>& h, Activation* dk, Activation* dv)
 }
 
 // Backward in fp32 needs two passes over the scores, because P is computed as in forward: with a
-// rounded log-sum-exp all P of a query would be too large or too small by one factor, and rows of dS
-// would have a sum other than zero, which gradients in fp32 show.
+// rounded log-sum-exp all P of a query would be too large or too small by one factor, and rows of
+// dS would have a sum other than zero, which gradients in fp32 show.
 
 // Replaces columns of scores by forward's numerators e of P, and of dP by its value after dropout
 // without the scale. Adds e to `totals` and e dP to `sums` of each query. `kept`: e after dropout.
@@ -448,7 +448,8 @@ void attention_backward_head(const AttentionBackward<Activation>& b, const Dropo
         });
       }
     }
-    // Divides the D elements of each query by the sum, which is cheaper than dividing S of P and dS.
+    // Divides the D elements of each query by the sum, which is cheaper than dividing S of P and
+    // dS.
     alignas(64) float inverses[kBackwardQueries];
     for (std::int64_t c = 0; c < n; c += kLanes) {
       const Vec inverse = broadcast(1.0f) / load(totals + c);

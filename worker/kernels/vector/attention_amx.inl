@@ -227,7 +227,8 @@ void add_further_outputs(Tiles& tiles, const bf16* rows, const bf16* pairs, std:
   }
 }
 
-// A square of 2 x 2 tiles of sums, registers 0 to 3: adds two tiles of rows times two tiles of pairs.
+// A square of 2 x 2 tiles of sums, registers 0 to 3: adds two tiles of rows times two tiles of
+// pairs.
 template <class Tiles>
 inline void add_square(Tiles& tiles, const bf16* rows, std::int64_t next_rows, const bf16* pairs,
                        std::int64_t next_pairs) {
@@ -675,8 +676,8 @@ class BackwardHead {
     fetch.next(context_, h_.width, h_.D);
   }
 
-  // sum_j P dP = dO . O, from the same tile products as dP: without dropout, the bits are the same for a
-  // single key.
+  // sum_j P dP = dO . O, from the same tile products as dP: without dropout, the bits are the same
+  // for a single key.
   void compute_deltas() {
     for (std::int64_t q = 0; q < 2 * w_.query_chunks; ++q) {
       const std::int64_t i = q * kTileRows;

@@ -52,8 +52,8 @@ struct PairBackwardWorkspace {
   float* d_values;          // [S, Dp]
 };
 
-// sum_j P dP of each query of a panel, without the scale of dropout, from the same dot products as dP:
-// without dropout, the bits are the same for a query with one key.
+// sum_j P dP of each query of a panel, without the scale of dropout, from the same dot products as
+// dP: without dropout, the bits are the same for a query with one key.
 inline void compute_deltas(const PairBackwardWorkspace& w, std::int64_t n, std::int64_t D,
                            float scale, float* deltas) {
   const Vec unscale = broadcast(1.0f) / broadcast(scale);

@@ -3,8 +3,8 @@
 namespace tilewright::kernels {
 namespace {
 
-// Rows between a load and the prefetch of later rows (also beyond the end, because a prefetch cannot
-// fault): hardware prefetchers stop at the end of a page, here of one or a few rows.
+// Rows between a load and the prefetch of later rows (also beyond the end, because a prefetch
+// cannot fault): hardware prefetchers stop at the end of a page, here of one or a few rows.
 constexpr std::int64_t kPrefetchRows = 4;
 
 // Sums body(column, n), whose lanes beyond n must be zero, over a row. The order of additions, in

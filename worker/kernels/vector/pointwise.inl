@@ -3,7 +3,8 @@ namespace tilewright::kernels {
 namespace {
 
 // Elements between a load and the prefetch of later elements (also beyond the end, because a
-// prefetch cannot fault): hardware prefetchers stop at the end of a page, here after 2,048 elements.
+// prefetch cannot fault): hardware prefetchers stop at the end of a page, here after 2,048
+// elements.
 constexpr std::int64_t kPrefetchElements = 2048;
 
 template <typename Activation>

@@ -1,5 +1,5 @@
-// The small matrix products of attention: C[m, n] = A[m, k] B[k, n] with fp32 sums; B is in scratch.
-// An element E is a float, or a Pair of two bf16 adjacent along k (k then counts pairs).
+// The small matrix products of attention: C[m, n] = A[m, k] B[k, n] with fp32 sums; B is in
+// scratch. An element E is a float, or a Pair of two bf16 adjacent along k (k then counts pairs).
 // Each output is one sum over ascending k, so the bits do not depend on the tiling.
 #include "worker/kernels/integers.h"
 
@@ -22,8 +22,8 @@ struct Left {
   std::int64_t row;
   std::int64_t step;
 };
-// B [k, n] in panels of k rows of kPanel elements, so that a tile reads contiguous memory for any n.
-// n is a multiple of kLanes; columns beyond it are padding.
+// B [k, n] in panels of k rows of kPanel elements, so that a tile reads contiguous memory for any
+// n. n is a multiple of kLanes; columns beyond it are padding.
 inline constexpr std::int64_t kPanel = kTileVectors * kLanes;
 template <typename E>
 struct Panels {

@@ -1,5 +1,5 @@
-// The vector kernels for AMX: those of AVX512-BF16, with the attention of bf16 on tiles. Only the table
-// has external linkage.
+// The vector kernels for AMX: those of AVX512-BF16, with the attention of bf16 on tiles. Only the
+// table has external linkage.
 
 // Order matters: the vector type, then the code that uses it.
 // clang-format off

@@ -48,8 +48,8 @@ class LabelFinder {
 // label_name() gives them, else kNames.
 LabelType type_of_names(const std::vector<std::string>& names);
 
-// The name under which Labels has this value: an integer as its decimal form, a boolean as "True" or
-// "False".
+// The name under which Labels has this value: an integer as its decimal form, a boolean as "True"
+// or "False".
 std::string label_name(LabelType type, const Value& value);
 
 inline constexpr std::size_t kMaxLabels = 1 << 16;  // as in config.json

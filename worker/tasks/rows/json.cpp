@@ -21,8 +21,8 @@ using nlohmann::json;
 
 constexpr const char* kDataMember = "data";
 
-// The end of what has been read, and the line of the last character. A line ends with its line feed,
-// which the parser reads to find the end of a number.
+// The end of what has been read, and the line of the last character. A line ends with its line
+// feed, which the parser reads to find the end of a number.
 struct Position {
   const char* at = nullptr;
   std::size_t line = 1;

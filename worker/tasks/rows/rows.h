@@ -28,8 +28,8 @@ struct Value {
   std::string_view text;  // a number in decimal, a boolean as "True" or "False", as in Python
 };
 
-// The text of a value without what pandas, which reads files for run_glue, ignores around a number in
-// a field: blanks, and a plus sign before it.
+// The text of a value without what pandas, which reads files for run_glue, ignores around a number
+// in a field: blanks, and a plus sign before it.
 std::string_view number_text(const Value& value);
 
 // Whether the value is a number or a field of a text file that spells one, as from_chars reads it;
@@ -72,7 +72,8 @@ class RowSource {
   RowSource() = default;
 };
 
-// For messages: "a", "b" CONJUNCTION 5 others. The names, of which there is one at least, are shortened.
+// For messages: "a", "b" CONJUNCTION 5 others. The names, of which there is one at least, are
+// shortened.
 std::string list_names(std::span<const std::string> names, std::string_view conjunction);
 
 // By its suffix: .json or .jsonl.

@@ -29,8 +29,8 @@ class DataTables {
   bool has(const DataPart& part) const;
   // The files of the part; empty if the data set does not have it.
   std::vector<std::filesystem::path> files(const DataPart& part) const;
-  // The tables of the part with the selected columns. Throws Failure(kData), for a missing split with
-  // a list of those that exist.
+  // The tables of the part with the selected columns. Throws Failure(kData), for a missing split
+  // with a list of those that exist.
   std::vector<columnar::Table> read(const DataPart& part,
                                     const columnar::Selection& columns = {}) const;
 

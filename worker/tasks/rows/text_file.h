@@ -21,13 +21,13 @@ std::size_t line_end(std::string_view content, std::size_t begin);
 // The beginning of the line after the one that ends at `end`.
 std::size_t next_line(std::string_view content, std::size_t end);
 
-// "expected at most 1048576 bytes".
+// "has 2000000 bytes, expected at most 1048576".
 std::string format_too_long(std::size_t bytes);
 
 // Throws Failure(kData) if there are more than kMaxColumns, or two with the same name.
 void check_header(const std::string& file, const std::vector<std::string>& columns);
 
-// "has no rows, expected at least one".
+// Throws Failure(kData): "FILE: has no rows, expected at least one".
 [[noreturn]] void fail_without_rows(const std::string& file);
 
 }  // namespace tilewright::tasks

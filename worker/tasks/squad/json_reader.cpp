@@ -23,8 +23,8 @@ using Json = nlohmann::json;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kJsonSpace = " \t\r\n";
 constexpr int kMaxDepth = 16;
-// Of one paragraph or row with everything in it. The largest published paragraph has some 500 values.
-// The parser's time grows with the square of the number of objects and arrays.
+// Of one paragraph or row with everything in it. The largest published paragraph has some 500
+// values. The parser's time grows with the square of the number of objects and arrays.
 constexpr std::size_t kMaxValues = 1'000'000;
 constexpr std::size_t kMaxContainers = 20'000;
 

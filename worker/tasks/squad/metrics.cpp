@@ -20,8 +20,8 @@ bool is_ascii_punctuation(char c) {
          (c >= '{' && c <= '~');
 }
 
-// The words of a text for \b(a|an|the)\b: maximal runs of word characters. Calls visit(run, is_word)
-// for every run of the text.
+// Calls visit(run, is_word) for every maximal run of word characters, and of other characters: the
+// words of the text for \b(a|an|the)\b.
 template <typename Visit>
 void for_each_run(std::string_view text, const Visit& visit) {
   std::size_t begin = 0;

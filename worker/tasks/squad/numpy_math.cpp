@@ -8,8 +8,8 @@
 namespace tilewright::tasks::squad {
 namespace {
 
-// The coefficients of numpy/core/src/umath: exp(r) ~ P(r) / Q(r) for |r| <= ln(2) / 2, lowest degree
-// first, and ln(2) in two parts (Cody and Waite).
+// The coefficients of numpy/core/src/umath: exp(r) ~ P(r) / Q(r) for |r| <= ln(2) / 2, lowest
+// degree first, and ln(2) in two parts (Cody and Waite).
 constexpr std::array<float, 6> kNumerator = {
     9.999999999980870924916e-01F, 7.257664613233124478488e-01F, 2.473615434895520810817e-01F,
     5.114512081637298353406e-02F, 6.757896990527504603057e-03F, 5.082762527590693718096e-04F};

@@ -24,8 +24,8 @@ struct SquadSource : Source {
 // The data set of questions from any source: JSON files or a table in memory. `source` names it in
 // messages. Throws as make_features, and Failure(kData) if `split` is kDev, the options have no
 // version_2_with_negative, and a question has no answers: the metrics are not defined then. A test
-// split without any answer has no labels. max_samples limits the questions and then, as run_qa does,
-// the features.
+// split without any answer has no labels. max_samples limits the questions and then, as run_qa
+// does, the features.
 Dataset make_dataset(Examples examples, Split split, const text::Tokenizer& tokenizer,
                      const ReadOptions& options, const std::string& source);
 

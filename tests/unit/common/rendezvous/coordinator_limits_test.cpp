@@ -164,7 +164,8 @@ net::Socket connect_with_small_buffers(const Server& server) {
   const int receive_buffer = 4096, segment = 536;
   EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer), 0);
   EXPECT_EQ(setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment), 0);
-  // From an address of its own: the kernel takes more for addresses to which it has seen reordering.
+  // From an address of its own: the kernel takes more for addresses to which it has seen
+  // reordering.
   sockaddr_in own{};
   own.sin_family = AF_INET;
   own.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 98);

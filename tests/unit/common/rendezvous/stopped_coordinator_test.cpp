@@ -1,5 +1,5 @@
-// A coordinator in a process of its own that is stopped for longer than the heartbeat timeout, alone or
-// with its members.
+// A coordinator in a process of its own that is stopped for longer than the heartbeat timeout,
+// alone or with its members.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -283,7 +283,8 @@ TEST_F(TcpStoreServer, BoundsTheUnfinishedMessagesOfAllJobs) {
   small.ping();
 }
 
-// It stops reading the requests of a client that does not read the replies, and continues afterwards.
+// It stops reading the requests of a client that does not read the replies, and continues
+// afterwards.
 TEST_F(TcpStoreServer, AClientThatReadsSlowlyGetsAllReplies) {
   start();
   TcpStoreClient slow = ready(), other = ready();

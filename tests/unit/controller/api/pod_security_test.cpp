@@ -1,5 +1,5 @@
-// What spec.worker.podTemplate may not contain under the restricted Pod Security Standard. A test in
-// tests/integration compares these rules with an API server's own admission.
+// What spec.worker.podTemplate may not contain under the restricted Pod Security Standard. A test
+// in tests/integration compares these rules with an API server's own admission.
 #include "controller/api/pod_security.h"
 
 #include <fmt/format.h>

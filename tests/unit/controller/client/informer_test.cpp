@@ -124,7 +124,8 @@ TEST(Informer, ResumesAnInterruptedWatchFromItsLastVersion) {
   EXPECT_EQ(fixture.informer->stats().lists, 1U);
 }
 
-// Each outage of the API server breaks the watches. Without a reset the delay would double with each.
+// Each outage of the API server breaks the watches. Without a reset the delay would double with
+// each.
 TEST(Informer, WatchesThatLastedResetTheDelayAfterAFailure) {
   constexpr int kOutages = 20;
   std::atomic<int> watches = 0;

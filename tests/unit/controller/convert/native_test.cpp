@@ -1,5 +1,5 @@
-// Whether Tilewright's trainer runs a PyTorchJob. tests/unit/controller/cli/validate_test.cpp has the
-// reasons why it does not.
+// Whether Tilewright's trainer runs a PyTorchJob. tests/unit/controller/cli/validate_test.cpp has
+// the reasons why it does not.
 #include "controller/convert/native.h"
 
 #include <fmt/format.h>

@@ -39,8 +39,8 @@ struct Ended {
   int stop_signal = 0;
 };
 
-// Runs a job until it ends. Worker i executes scripts[i] at each start, in an empty directory. `now`
-// is the clock of the workers' times.
+// Runs a job until it ends. Worker i executes scripts[i] at each start, in an empty directory.
+// `now` is the clock of the workers' times.
 Ended run_job(const std::vector<std::string>& scripts, int max_restarts,
               std::function<WallTime()> now = wall_now) {
   const testing::TemporaryDirectory folder;

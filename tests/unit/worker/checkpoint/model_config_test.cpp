@@ -114,7 +114,8 @@ TEST_F(ModelConfigTest, ReadsLabelsFromId2labelOrNumLabels) {
   EXPECT_THAT(read(minimal_).labels, ElementsAre("no", "yes", "maybe"));
 }
 
-// run_glue.py takes the labels of the data as they are: BertConfig.save_pretrained() of transformers
+// run_glue.py takes the labels of the data as they are: BertConfig.save_pretrained() of
+// transformers
 // 4.57.6 writes these for integers, booleans and floats.
 TEST_F(ModelConfigTest, TakesLabelsThatAreNoStringsAsTheirText) {
   const auto labels_of = [&](const char* labels) {

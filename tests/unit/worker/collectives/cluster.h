@@ -35,8 +35,8 @@ inline net::SecretKey test_key(const std::string& text = "a secret of enough byt
   return net::SecretKey::from_bytes(text).or_throw();
 }
 
-// How the ranks of a test are connected: over TCP, unless a fixture says otherwise. Tests that write
-// to a connection or alter its bytes need TCP.
+// How the ranks of a test are connected: over TCP, unless a fixture says otherwise. Tests that
+// write to a connection or alter its bytes need TCP.
 inline SharedMemory tested_links = SharedMemory::kNever;
 inline int tested_streams = 1;
 inline bool tested_gradient_memory = false;  // whether gradients are in shared memory, too

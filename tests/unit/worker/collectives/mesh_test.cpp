@@ -52,7 +52,8 @@ std::string expect_build_fails(Listeners& listeners, MonotonicTime deadline,
 
 const char* const kContext = "tilewright mesh of job job-1";
 
-// The greeting of a rank: the members of Listeners::config() in epoch 7, unless a test changes them.
+// The greeting of a rank: the members of Listeners::config() in epoch 7, unless a test changes
+// them.
 struct RawHello {
   std::uint64_t version = kMeshProtocolVersion;
   std::uint64_t epoch = 7;
@@ -115,8 +116,8 @@ TEST(Mesh, IsBuiltDespiteUnauthenticatedConnectionsThatSendGarbage) {
   }
 }
 
-// As many as the queue of the listener takes connect before the rank accepts, the others after that:
-// more than the rank holds.
+// As many as the queue of the listener takes connect before the rank accepts, the others after
+// that: more than the rank holds.
 TEST(Mesh, IsBuiltDespiteManyIdleConnections) {
   Listeners listeners(2);
   std::vector<net::Socket> strangers;

@@ -115,8 +115,8 @@ TEST(SharedMemoryLink, AnEndThatSleepsIsWokenOnceForWhatItWaitsFor) {
       << "its ring is empty";
 }
 
-// Tries again at once, as the other thread answers within a microsecond; then leaves it the CPU, if there
-// is only one.
+// Tries again at once, as the other thread answers within a microsecond; then leaves it the CPU, if
+// there is only one.
 template <typename Condition>
 void await(Condition holds) {
   for (int tries = 0; !holds(); ++tries) {
@@ -124,8 +124,8 @@ void await(Condition holds) {
   }
 }
 
-// The server waits for space or input and then, when it has seen the space, for input only, while the
-// client gives it first the space and then the input.
+// The server waits for space or input and then, when it has seen the space, for input only, while
+// the client gives it first the space and then the input.
 TEST(SharedMemoryLink, AnEndIsWokenWhateverItAnnouncesMeanwhile) {
   Ends ends;
   write(*ends.server, std::string(Link::kRingBytes / 2, 'x'));

@@ -83,7 +83,8 @@ class AgentRun {
 };
 
 // The worker program of the tests below: it joins, kills itself in its first run if its local rank
-// is KILLED_LOCAL_RANK, waits until the FIFO in FINISH_FIFO is readable if that is set, and finishes.
+// is KILLED_LOCAL_RANK, waits until the FIFO in FINISH_FIFO is readable if that is set, and
+// finishes.
 void run_worker() {
   const StopSignals signals;
   Session session(settings_from_environment(environment_variable), &signals, make_silent_logger());
@@ -277,7 +278,8 @@ TEST(Agent, AHostWithoutANodeRankGetsItsIndexFromTheRendezvous) {
                           HasSubstr("[worker 1.0] epoch 1 rank 1 of 2")));
 }
 
-// In /etc/hosts of Debian a host's own name stands for 127.0.1.1, at which no other host can connect.
+// In /etc/hosts of Debian a host's own name stands for 127.0.1.1, at which no other host can
+// connect.
 TEST(Agent, GivesItsProcessesAnAddressThatOtherHostsReach) {
   const std::vector<std::string> reachable = reachable_addresses();
   const testing::ReservedPort port;

@@ -7,8 +7,8 @@
 
 namespace tilewright::elastic {
 
-// No resolver knows this name, not even one that has an answer for every other: a label has up to 63
-// characters (RFC 1035, section 2.3.4).
+// No resolver knows this name, not even one that has an answer for every other: a label has up to
+// 63 characters (RFC 1035, section 2.3.4).
 inline const std::string kNoHost(64, 'x');
 
 using Variables = std::map<std::string, std::string>;

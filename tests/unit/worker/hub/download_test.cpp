@@ -325,7 +325,8 @@ TEST_F(StrangeHub, MayIgnoreTheRange) {
   EXPECT_EQ(hub.requests()[1].headers.at("range"), "bytes=5-");
 }
 
-// Each connection starts again at the first byte, so a longer one after a shorter one is no progress.
+// Each connection starts again at the first byte, so a longer one after a shorter one is no
+// progress.
 TEST_F(StrangeHub, CannotStartAgainForEver) {
   constexpr std::size_t kSize = 4 << 20, kLong = 3 << 20, kShort = 1 << 20;
   options_.limits.attempts = 4;

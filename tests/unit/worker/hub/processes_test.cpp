@@ -21,8 +21,8 @@ using testing::RunningProgram;
 using testing::ScopedVariable;
 
 // Resolves what HUB_TEST_MODEL and HUB_TEST_DATASET (NAME or NAME:CONFIG) name, with the settings
-// of the environment; with HUB_TEST_NO_LINKS as on a file system without symbolic links. Other tests
-// run it as a process of its own; by hand it shows what a cache holds.
+// of the environment; with HUB_TEST_NO_LINKS as on a file system without symbolic links. Other
+// tests run it as a process of its own; by hand it shows what a cache holds.
 TEST(Process, DISABLED_Resolves) {
   if (!environment_variable("HUB_TEST_NO_LINKS").empty()) {
     ASSERT_TRUE(testing::hide_system_call(SYS_symlinkat));

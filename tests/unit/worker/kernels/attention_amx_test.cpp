@@ -1,5 +1,5 @@
-// Attention on AMX tiles: on the emulator against double precision, and the emulator's bits against the
-// hardware's.
+// Attention on AMX tiles: on the emulator against double precision, and the emulator's bits against
+// the hardware's.
 #include "tests/unit/worker/kernels/attention_cases.h"
 #include "tests/unit/worker/kernels/model_kernels.h"
 #include "worker/kernels/attention_plan.h"

@@ -184,7 +184,8 @@ void expect_sums(const std::vector<Activation>& got, const Doubles& want, const 
   }
 }
 
-// All scores of a query are equal and of size 5e11, beyond the range in which the exponents are exact.
+// All scores of a query are equal and of size 5e11, beyond the range in which the exponents are
+// exact.
 template <typename Activation>
 void expect_equal_weights_of_large_scores(const Ops<Activation>& ops) {
   constexpr std::int64_t kHeadSize = 64;

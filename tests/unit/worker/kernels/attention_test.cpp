@@ -31,9 +31,9 @@ TEST_P(AttentionTest, AgreesWithDoublePrecision) {
   });
 }
 
-// Scores with a standard deviation of 3: a query gives most of its weight to a few keys, so that the
-// results show a key that is left out. All values are exact in bf16, so both types have the same
-// results.
+// Scores with a standard deviation of 3: a query gives most of its weight to a few keys, so that
+// the results show a key that is left out. All values are exact in bf16, so both types have the
+// same results.
 TEST(AttentionLengths, UpTo512AgreeWithDoublePrecision) {
   constexpr std::int64_t kHeadSize = 32;
   for (const std::int32_t length : tilewright::testing::covered_lengths()) {

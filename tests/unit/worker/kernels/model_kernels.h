@@ -19,8 +19,8 @@ ModelKernels<Activation> kernels_of(Isa isa) {
   return {make_ops<Activation>(isa), make_parameter_ops(isa)};
 }
 
-// Those of AVX512-BF16, except that linear layers and attention are AMX's on tiles emulated in plain
-// C++. The linear layers run on every CPU.
+// Those of AVX512-BF16, except that linear layers and attention are AMX's on tiles emulated in
+// plain C++. The linear layers run on every CPU.
 inline ModelKernels<bf16> kernels_of_emulated_amx() {
   auto kernels = kernels_of<bf16>(Isa::kAvx512Bf16);
   fill_gemm_native(kernels.ops, kAmxEmulator);

@@ -1,6 +1,6 @@
 // Tests that a gradient has the same bits for any number of threads, any split of the shards into
-// micro-batches or workers, and any other examples in the batch, for every family and head, on every
-// instruction set of this CPU and on emulated AMX tiles. Dropout is on.
+// micro-batches or workers, and any other examples in the batch, for every family and head, on
+// every instruction set of this CPU and on emulated AMX tiles. Dropout is on.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -199,7 +199,8 @@ class ExactnessOnEmulatedAmx : public ::testing::TestWithParam<Variant> {
     }
   }
 };
-// The emulator is slow, so only one head with a row for each example and one with a row for each token.
+// The emulator is slow, so only one head with a row for each example and one with a row for each
+// token.
 INSTANTIATE_TEST_SUITE_P(Heads, ExactnessOnEmulatedAmx,
                          ::testing::Values(Variant{&kBert, Head::kClassification},
                                            Variant{&kBert, Head::kQuestionAnswering}),

@@ -1,5 +1,6 @@
-// Compares logits, losses and gradients of sequences of 1 to 512 tokens with the reference kernels in
-// fp32, on every instruction set: alone in a batch of one, and packed with sequences of other lengths.
+// Compares logits, losses and gradients of sequences of 1 to 512 tokens with the reference kernels
+// in fp32, on every instruction set: alone in a batch of one, and packed with sequences of other
+// lengths.
 #include "tests/unit/worker/lengths.h"
 
 #include <gtest/gtest.h>
@@ -140,8 +141,8 @@ Errors errors_of(const ParameterLayout& layout, const Computed& found, const Com
     return std::span(computed.gradient)
         .subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.count));
   };
-  // Gradients of queries and keys of few tokens are differences of nearly equal numbers, which are as
-  // large as those of values.
+  // Gradients of queries and keys of few tokens are differences of nearly equal numbers, which are
+  // as large as those of values.
   const LinearLayout& qkv = layout.layers[0].qkv;
   const std::int64_t part = qkv.N / 3 * qkv.K;
   const auto values =

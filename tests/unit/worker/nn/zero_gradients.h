@@ -1,4 +1,5 @@
-// Parameters whose exact gradient is zero, so that the error of a computed one has no size of its own.
+// Parameters whose exact gradient is zero, so that the error of a computed one has no size of its
+// own.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +9,9 @@
 namespace tilewright::nn::testing {
 
 // The tensor to whose gradient's norm the error of `tensor` is relative (reference_name in
-// tests/golden/write_goldens.py): of a key bias the query bias; with question answering, and without
-// dropout after the last norm, of the last two biases the weights beside them; otherwise `tensor`.
+// tests/golden/write_goldens.py): of a key bias the query bias; with question answering, and
+// without dropout after the last norm, of the last two biases the weights beside them; otherwise
+// `tensor`.
 inline const Tensor& norm_reference(const ParameterLayout& layout, const Tensor& tensor) {
   const auto at_offset = [&](std::int64_t offset) -> const Tensor& {
     return *std::find_if(layout.tensors.begin(), layout.tensors.end(),

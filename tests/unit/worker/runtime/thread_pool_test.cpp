@@ -127,8 +127,8 @@ TEST(ThreadPool, RunsManyShortJobs) {
   EXPECT_EQ(sum, 20000 * 3);
 }
 
-// Threads sleep after some 50 us without work. Nothing outside shows when they do, so the pauses are
-// far longer.
+// Threads sleep after some 50 us without work. Nothing outside shows when they do, so the pauses
+// are far longer.
 TEST(ThreadPool, WakesItsThreadsAfterTheySlept) {
   ThreadPool pool(3);
   for (int job = 0; job < 20; ++job) {

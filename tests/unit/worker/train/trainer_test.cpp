@@ -167,8 +167,8 @@ TEST_F(TrainerTest, TouchesItsMemoryBeforeItIsUsed) {
   EXPECT_GT(runtime::anonymous_rss() - before, buffers * 9 / 10);
 }
 
-// The evaluation after step 2 is in the report of step 3, and in the first one of the next membership
-// epoch.
+// The evaluation after step 2 is in the report of step 3, and in the first one of the next
+// membership epoch.
 TEST_F(TrainerTest, ReportsTheResultsOfTheLastEvaluationUntilTheNext) {
   const Process process(settings_of({"--eval_strategy=steps", "--eval_steps=2"}));
   elastic::Session session({}, nullptr, process.log);
@@ -736,8 +736,8 @@ TEST_F(BackgroundTransferTest, RowsOfWordsArriveAfterStepsThatDoNotHaveThem) {
     }
   }
   const std::string more_rows = "--train_file=" + (directory_.path() / "more_rows.json").string();
-  // A pass over the data has three steps. The rest arrives in a step, before an evaluation or before
-  // an end of the epoch.
+  // A pass over the data has three steps. The rest arrives in a step, before an evaluation or
+  // before an end of the epoch.
   struct Variant {
     double share_per_step;
     std::vector<std::string> flags;
@@ -808,8 +808,8 @@ TEST_F(BackgroundTransferTest, AReceiverThatHasTheStateInTimeLeavesLikeTheOthers
   EXPECT_TRUE(c->trainer->position().complete());
 }
 
-// If the rest takes too long for workers that leave. Rank 0 can write the state at once; if it has none,
-// another worker does after the end of the epoch.
+// If the rest takes too long for workers that leave. Rank 0 can write the state at once; if it has
+// none, another worker does after the end of the epoch.
 TEST_F(BackgroundTransferTest, IsAbandonedIfWorkersThatHaveTheStateLeave) {
   transfer_.share_per_step = 0.1;
   using enum StopRequest;
@@ -849,7 +849,8 @@ TEST_F(BackgroundTransferTest, IsAbandonedIfWorkersThatHaveTheStateLeave) {
   }
 }
 
-// Rank 0 is lost after an evaluation and before it has written the best model; its replacement is to.
+// Rank 0 is lost after an evaluation and before it has written the best model; its replacement is
+// to.
 TEST_F(BackgroundTransferTest, DoesNotDelayTheCheckpointOfTheBestModel) {
   job_ = make_job({"--do_train", "--do_eval", "--eval_strategy=steps", "--eval_steps=3",
                    "--save_strategy=steps", "--save_steps=3", "--load_best_model_at_end"});
@@ -1131,8 +1132,8 @@ TEST_F(MemoryTest, ShardsMoveAwayFromASlowWorkerWithTheSameWeights) {
   EXPECT_TRUE(weights(*b) == weights(*one));
 }
 
-// Without exact there may be more workers than virtual shards, and than examples in a step: the last
-// step of an epoch has one.
+// Without exact there may be more workers than virtual shards, and than examples in a step: the
+// last step of an epoch has one.
 TEST_F(MemoryTest, AnInexactTrainingHasAnyNumberOfWorkers) {
   job_ = make_job({"--exact=false", "--nominal_workers=3", "--per_device_train_batch_size=1"});
   ASSERT_EQ(job_.settings.virtual_shards, 2);
