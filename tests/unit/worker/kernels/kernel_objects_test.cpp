@@ -1,5 +1,5 @@
-// Checks which instructions the objects of the kernel library contain: those of their instruction
-// set and none of a higher one.
+// Checks the objects of the kernel library: which instructions they contain, those of their
+// instruction set and none of a higher one, and which functions they call.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <regex>
 #include <set>
 #include <string>
 
@@ -106,6 +107,27 @@ TEST(KernelObjects, OfOneInstructionSetDefineNoWeakSymbols) {
     }
   });
   EXPECT_GE(objects, 4) << library();
+}
+
+// Other versions of the math library have other bits. Correctly rounded functions (sqrt, fma) have
+// none to choose.
+TEST(KernelObjects, CallNoMathLibraryAndNeitherAllocateNorThrow) {
+  const std::regex mathematics(
+      "(exp|exp2|expm1|log|log2|log10|log1p|pow|sin|cos|tan|sinh|cosh|tanh|erf|erfc|cbrt|hypot)f?");
+  const std::regex runtime(
+      "malloc|calloc|realloc|aligned_alloc|posix_memalign|_Zn[wa].*|__cxa_throw");
+  std::string object;
+  int calls = 0;
+  for_lines("nm --undefined-only '" + library() + "'", [&](const std::string& line) {
+    if (line.ends_with(".o:")) object = line.substr(0, line.size() - 1);
+    const auto symbol = line.find(" U ");
+    if (symbol == std::string::npos) return;
+    ++calls;
+    const std::string name = line.substr(symbol + 3);
+    EXPECT_FALSE(std::regex_match(name, mathematics)) << object << ": " << name;
+    EXPECT_FALSE(isa_of(object) && std::regex_match(name, runtime)) << object << ": " << name;
+  });
+  EXPECT_GE(calls, 100) << library();
 }
 
 }  // namespace
