@@ -94,7 +94,7 @@ std::vector<fs::path> sources() {
   return files;
 }
 
-std::vector<std::string> includes_of(const fs::path& file, const std::regex& pattern) {
+std::vector<std::string> matches_in(const fs::path& file, const std::regex& pattern) {
   std::vector<std::string> found;
   std::ifstream in(file);
   std::smatch match;
@@ -149,7 +149,7 @@ TEST(Dependencies, CoverEveryInclude) {
     const std::string path = fs::relative(file, testing::source_dir());
     const std::string module = module_of(path);
     ASSERT_TRUE(declared.contains(module)) << path << " belongs to no module of CMakeLists.txt";
-    for (const std::string& include : includes_of(file, own)) {
+    for (const std::string& include : matches_in(file, own)) {
       ++seen;
       const std::string other = module_of(include);
       unused[module].erase(other);
@@ -169,7 +169,7 @@ TEST(Dependencies, IntrinsicsHeadersStayInTheKernels) {
   for (const fs::path& file : sources()) {
     const std::string path = fs::relative(file, testing::source_dir());
     if (path.starts_with("worker/kernels/")) continue;
-    for (const std::string& include : includes_of(file, intrinsics)) {
+    for (const std::string& include : matches_in(file, intrinsics)) {
       ADD_FAILURE() << path << " includes <" << include << ">";
     }
   }
@@ -179,11 +179,24 @@ TEST(Dependencies, OnlyOneFileIncludesCpprestsdk) {
   const std::regex cpprest(R"(^\s*#\s*include\s*<((?:cpprest|pplx)/[^>]+)>)");
   std::set<std::string> users;
   for (const fs::path& file : sources()) {
-    if (!includes_of(file, cpprest).empty()) {
+    if (!matches_in(file, cpprest).empty()) {
       users.insert(fs::relative(file, testing::source_dir()).string());
     }
   }
   EXPECT_EQ(users, std::set<std::string>{"controller/client/transport.cpp"});
+}
+
+// They are functions of what the operator has observed, and of the time that it gives them.
+TEST(Dependencies, PoliciesReadNoClockAndNoJson) {
+  const std::regex forbidden(R"(\b(nlohmann|wall_now|monotonic_now|\w+_clock::now)\b)");
+  int seen = 0;
+  for (const fs::path& file : sources()) {
+    const std::string path = fs::relative(file, testing::source_dir());
+    if (!path.starts_with("controller/policy/")) continue;
+    ++seen;
+    EXPECT_THAT(matches_in(file, forbidden), ::testing::IsEmpty()) << path;
+  }
+  EXPECT_GT(seen, 20) << "the scan found too few files";
 }
 
 TEST(TopLevel, MatchesTheReadme) {
