@@ -16,6 +16,7 @@ CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(CHECKOUT / "bench"))
 
 import elastic_report  # noqa: E402
+import elastic_trainings  # noqa: E402
 import results  # noqa: E402
 import run  # noqa: E402
 import step_vs_pytorch  # noqa: E402
@@ -159,20 +160,20 @@ class ElasticReportTest(unittest.TestCase):
         header = (CHECKOUT / "worker/train/summary.h").read_text(encoding="utf-8")
         example = re.search(r'^// "(recovered: [^"]*)"\n', header, re.MULTILINE)[1]
         line = "2026-11-25T09:12:21.947 info " + example.replace("\n// ", " ")
-        found = elastic_report.CONTINUED.match(line)
+        found = elastic_trainings.CONTINUED.match(line)
         self.assertIsNotNone(found, line)
         self.assertEqual(found.groups()[1:10],
                          ("recovered", "worker 1 lost in step 58, which runs again", "1", "57", "0.12",
                           "0.05", "0.01", "0.01", "0.00"))
-        self.assertEqual(elastic_report.world_after(line), 1)
+        self.assertEqual(elastic_trainings.world_after(line), 1)
 
     def test_sorts_the_lines_of_two_agents(self):
         with tempfile.TemporaryDirectory() as folder:
             logs = [pathlib.Path(folder) / name for name in ("host0.log", "host1.log")]
             logs[0].write_text("[worker 0.0] 2026-11-25T09:12:22.1 info step 2/9 loss 1\nnot a line\n")
             logs[1].write_text("[host] [worker 1.0] 2026-11-25T09:12:21.9 info step 1/9 loss 1\n")
-            lines = elastic_report.logged(logs)
-        self.assertEqual([int(elastic_report.STEP.match(line)[2]) for line in lines], [1, 2])
+            lines = elastic_trainings.logged(logs)
+        self.assertEqual([int(elastic_trainings.STEP.match(line)[2]) for line in lines], [1, 2])
 
     def test_measuring_a_part_again_keeps_the_failures_of_the_others(self):
         report = elastic_report.Report(argparse.Namespace(worker="w"), "mrpc", {})
@@ -244,8 +245,8 @@ class ElasticReportTest(unittest.TestCase):
             self.assertEqual(elastic_report.phases(None, pathlib.Path())[1], points)
 
     def test_a_training_that_has_ended_has_no_workers(self):
-        up = elastic_report.Up.__new__(elastic_report.Up)
-        up.process = elastic_report.subprocess.Popen(["true"])
+        up = elastic_trainings.Up.__new__(elastic_report.Up)
+        up.process = subprocess.Popen(["true"])
         up.process.wait()
         self.assertEqual(up.workers(), {})
 
