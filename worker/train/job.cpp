@@ -338,6 +338,19 @@ std::string derive_uid(const Job& job) {
 
 }  // namespace
 
+void Job::set_instruction_set(runtime::Isa isa) {
+  if (settings.chooses_data_type) {
+    settings.bf16 = runtime::has_bf16(isa);
+    if (settings.exact) fingerprint[std::string(kDataTypeSetting)] = settings.bf16;
+  }
+  if (settings.exact) fingerprint[kInstructionSetSetting] = runtime::name(isa);
+}
+
+void Job::adopt_output(std::string directory, std::string output_uid) {
+  settings.output_dir = std::move(directory);
+  uid = std::move(output_uid);
+}
+
 void open_starting_weights(Job& job, runtime::ThreadPool* pool) {
   job.weights = checkpoint::open_weights(job.settings.model_name_or_path);
   job.weight_differences =

@@ -1,5 +1,6 @@
-// The input of a training, read before it starts and constant afterwards: settings, task, data and
-// the sizes of the model. All workers read the same.
+// The input of a training, read before it starts: settings, task, data and the sizes of the model.
+// All workers read the same. Constant afterwards, except through set_instruction_set() and
+// adopt_output(), which the run calls before an epoch trains.
 #pragma once
 
 #include <functional>
@@ -14,6 +15,7 @@
 #include "worker/checkpoint/parameters.h"
 #include "worker/nn/batch.h"
 #include "worker/nn/encoder_config.h"
+#include "worker/runtime/cpu.h"
 #include "worker/tasks/rows/tables.h"
 #include "worker/tasks/task.h"
 #include "worker/train/feature_cache.h"
@@ -55,6 +57,12 @@ struct Job {
   // What else all workers must have alike, because they evaluate and predict together: those
   // settings, and the digests of the data. Neither in checkpoints nor in the UID.
   nlohmann::json evaluation_fingerprint;
+
+  // The training computes with `isa`, which determines the data type if the settings leave it open.
+  // The fingerprint of an exact training has both.
+  void set_instruction_set(runtime::Isa isa);
+  // The training writes to this directory, as the job with this UID.
+  void adopt_output(std::string directory, std::string output_uid);
 };
 
 // Where the tokenizer is read from.

@@ -353,7 +353,7 @@ std::string predict_lines(const TrainingArguments& arguments, const RunOptions& 
   runtime::ThreadPool pool(options.threads, options.thread_cpus);
   const Job job =
       load_job(settings, "predict", {.task = std::move(task), .tables = nullptr, .pool = &pool});
-  if (const std::string line = max_seq_length_line(settings, job); !line.empty()) {
+  if (const std::string line = max_seq_length_line(settings.max_seq_length, job); !line.empty()) {
     log.warn("{}", line);
   }
   Faults faults;

@@ -66,42 +66,40 @@ class TrainingRun {
  public:
   TrainingRun(const TrainingArguments& arguments, const RunOptions& options,
               elastic::Session& session, Logger& log)
-      : options_(options),
-        session_(session),
-        log_(log),
-        arguments_(arguments),
-        settings_(make_settings(
-            arguments,
-            {.world = options.default_world_size,
-             .virtual_shards = options.default_virtual_shards,
-             .has_bf16 = has_bf16(options.isas),
-             .model_task = find_model_task(arguments, hub_options(arguments, options, log)),
-             .question_file = find_question_file(arguments.settings())})),
-        faults_(Faults::parse(options.fault).or_throw()) {
+      : options_(options), session_(session), log_(log), arguments_(arguments) {
+    Settings settings = make_settings(
+        arguments, {.world = options.default_world_size,
+                    .virtual_shards = options.default_virtual_shards,
+                    .has_bf16 = has_bf16(options.isas),
+                    .model_task = find_model_task(arguments, hub_options(arguments, options, log)),
+                    .question_file = find_question_file(arguments.settings())});
+    faults_ = Faults::parse(options.fault).or_throw();
     if (options.metrics_address) {
       exposition_ =
           metrics::Exposition::serve(*options.metrics_address, options.identity).or_throw();
     }
     const bool is_first_process = options.identity.worker == 0 && options.identity.process == 0;
     // Before the data are read, whose errors depend on it.
-    if (is_first_process && !settings_.task_choice.empty()) log.info("{}", settings_.task_choice);
+    if (is_first_process && !settings.task_choice.empty()) log.info("{}", settings.task_choice);
     // Before downloads and the data, which take long. All pods of a job mount the same volume; on
     // the other hosts of a launcher the directory need not exist.
-    if (is_first_process && !settings_.output_dir.empty()) {
-      retry_output([&] { checkpoint::require_usable_output_dir(settings_.output_dir); });
+    if (is_first_process && !settings.output_dir.empty()) {
+      retry_output([&] { checkpoint::require_usable_output_dir(settings.output_dir); });
     }
     const hub::HubOptions hub = hub_options(arguments, options, log);
-    resolve_model_names(settings_, hub);
-    check_start_is_kept(settings_);
+    resolve_model_names(settings, hub);
+    check_start_is_kept(settings);
     pool_.emplace(options.threads, options.thread_cpus);
-    const FeatureCache features = feature_cache(settings_, hub, log);
-    job_ = load_job(settings_, session.output_uid(),
+    const FeatureCache features = feature_cache(settings, hub, log);
+    max_seq_length_ = settings.max_seq_length;
+    job_ = load_job(settings, session.output_uid(),
                     {.task = nullptr,
-                     .tables = resolve_data_set(settings_, hub),
+                     .tables = resolve_data_set(settings, hub),
                      .pool = &*pool_,
                      .features = &features});
-    if (settings_.do_train && (session.output_uid().empty() || session.has_uid_of_agent()))
-      retry_output([&] { job_.uid = output_uid(job_.uid); });
+    if (job_.settings.do_train && (session.output_uid().empty() || session.has_uid_of_agent())) {
+      retry_output([&] { job_.adopt_output(job_.settings.output_dir, output_uid(job_.uid)); });
+    }
     std::vector<runtime::Isa> isas;
     retry_output([&] { isas = usable_isas(job_, options.isas); });
     std::vector<std::string> names;
@@ -116,9 +114,9 @@ class TrainingRun {
 
   void run() {
     static_assert(kMaxDdpStreams == collectives::kMaxStreams);
-    const int streams = settings_.ddp_streams > 0 ? static_cast<int>(settings_.ddp_streams)
-                                                  : collectives::default_streams(pool_->size());
-    Connector connector(session_, options_.mpi, settings_.ddp_backend, streams, log_);
+    const int streams = job_.settings.ddp_streams > 0 ? static_cast<int>(job_.settings.ddp_streams)
+                                                      : collectives::default_streams(pool_->size());
+    Connector connector(session_, options_.mpi, job_.settings.ddp_backend, streams, log_);
     for (;;) {
       const std::optional<Connection> connection = connect(connector);
       if (!connection) return options_.print_results(printed_results_);
@@ -129,7 +127,7 @@ class TrainingRun {
       use_isa(connection->isa);
       // A coordinator that restarts does not know the instruction set of a state that this worker
       // has.
-      if (settings_.exact) session_.set_isas({std::string(runtime::name(isa_))});
+      if (job_.settings.exact) session_.set_isas({std::string(runtime::name(isa_))});
       if (exposition_) exposition_->begin_epoch({mesh->epoch(), mesh->rank(), mesh->world()});
       try {
         bool complete = false;
@@ -161,7 +159,7 @@ class TrainingRun {
   // texts, and the others have ended, so that the job may end this process meanwhile.
   void end_complete() {
     options_.print_results(printed_results_);
-    if (is_rank0_ && settings_.do_eval && !session_.stopped()) log_baselines();
+    if (is_rank0_ && job_.settings.do_eval && !session_.stopped()) log_baselines();
   }
 
   std::optional<Connection> connect(Connector& connector) {
@@ -193,13 +191,13 @@ class TrainingRun {
 
   // Other flags, which the failure advises, make another job.
   [[noreturn]] void end_diverged(const Failure& failure) {
-    if (!is_rank0_ || trainer_->release_empty_output() || settings_.overwrite_output_dir) {
+    if (!is_rank0_ || trainer_->release_empty_output() || job_.settings.overwrite_output_dir) {
       throw failure;
     }
     throw Failure(failure.code(),
                   fmt::format("{}; with other flags use another --output_dir or "
                               "--overwrite_output_dir: {} has checkpoints of this job",
-                              failure.what(), settings_.output_dir));
+                              failure.what(), job_.settings.output_dir));
   }
 
   [[noreturn]] void end_stopped(ExitCode code) const {
@@ -208,7 +206,7 @@ class TrainingRun {
     if (session_.has_single_epoch() && is_rank0_ && trainer_->last_checkpoint_step() >= 0) {
       message +=
           fmt::format("; the same command{} resumes after step {}",
-                      settings_.overwrite_output_dir ? " without --overwrite_output_dir" : "",
+                      job_.settings.overwrite_output_dir ? " without --overwrite_output_dir" : "",
                       trainer_->last_checkpoint_step());
     }
     throw Failure(code, message);
@@ -227,7 +225,7 @@ class TrainingRun {
   // with this process.
   bool has_unsaved_step() {
     trainer_->finish_checkpoint(kCheckpointTimeout);
-    return settings_.do_train && !settings_.output_dir.empty() && !output_is_complete_ &&
+    return job_.settings.do_train && !job_.settings.output_dir.empty() && !output_is_complete_ &&
            trainer_->can_save() && trainer_->step() > 0 &&
            trainer_->step() > trainer_->last_checkpoint_step();
   }
@@ -266,7 +264,7 @@ class TrainingRun {
     const std::uint64_t next_epoch = epoch_ + 1;
     try {
       trainer_->set_output(checkpoint::acquire_output_dir(
-          settings_.output_dir, {job_.uid, next_epoch, settings_.overwrite_output_dir}));
+          job_.settings.output_dir, {job_.uid, next_epoch, job_.settings.overwrite_output_dir}));
     } catch (const Failure& failure) {
       log_.warn("checkpoint of step {} not written: {}", trainer_->step(), failure.what());
       return;
@@ -278,18 +276,14 @@ class TrainingRun {
   void use_isa(runtime::Isa isa) {
     if (trainer_ != nullptr && isa == isa_) return;
     isa_ = isa;
-    if (settings_.chooses_data_type) {
-      job_.settings.bf16 = settings_.bf16 = has_bf16(std::span(&isa, 1));
-      if (settings_.exact) job_.fingerprint[std::string(kDataTypeSetting)] = settings_.bf16;
-    }
-    if (settings_.exact) job_.fingerprint[kInstructionSetSetting] = runtime::name(isa);
+    job_.set_instruction_set(isa);
     // Only a training that is not exact does this with a state: see run().
     std::optional<SavedState> state;
     if (trainer_ != nullptr && trainer_->position().complete()) state = trainer_->save_state();
     trainer_.reset();  // frees its memory first
     trainer_ = make_trainer(job_, isa, *pool_, faults_, log_);
     if (state) trainer_->load_state(*state);
-    peak_.emplace(isa, settings_.precision(), *pool_);
+    peak_.emplace(isa, job_.settings.precision(), *pool_);
     start_logged_ = false;
   }
 
@@ -320,7 +314,7 @@ class TrainingRun {
     const std::int64_t lost_before = trainer_->recovery_counts().steps_lost;
     RestoreFrom from{false, connection.resume_step, agreement, broken_};
     Restored restored;
-    if (settings_.do_train && !settings_.output_dir.empty()) {
+    if (job_.settings.do_train && !job_.settings.output_dir.empty()) {
       restored = restore_and_acquire_output_dir(mesh, from, keeps_output);
     } else {  // results are added to a directory that may be that of a training
       from.required_step = -1;
@@ -334,11 +328,11 @@ class TrainingRun {
     members_ = connection.members;
     ProgressPrinter printer(log_, {.terminal = options_.terminal,
                                    .schedule = &job_.schedule,
-                                   .logging_strategy = settings_.logging_strategy,
-                                   .logging_first_step = settings_.logging_first_step});
+                                   .logging_strategy = job_.settings.logging_strategy,
+                                   .logging_first_step = job_.settings.logging_first_step});
     ProgressReporter reporter(job_, *trainer_, session_, exposition_.get(),
                               is_rank0 ? &printer : nullptr, *peak_, mesh.world());
-    if (settings_.do_train) {
+    if (job_.settings.do_train) {
       const Outcome outcome = train(connection, agreement, reporter);
       printer.end_line();
       if (outcome == Outcome::kStopped) {
@@ -353,14 +347,14 @@ class TrainingRun {
       }
     }
     std::int64_t weights_step = trainer_->step();
-    if (settings_.do_train && settings_.load_best_model_at_end) {
+    if (job_.settings.do_train && job_.settings.load_best_model_at_end) {
       weights_step = trainer_->load_best_model(mesh);
       if (is_rank0) log_best_model(weights_step);
     }
     std::vector<EvaluationResult> evaluations;
-    if (settings_.do_eval) evaluations = evaluate(mesh, reporter);
+    if (job_.settings.do_eval) evaluations = evaluate(mesh, reporter);
     std::vector<EvaluationResult> predictions;
-    if (settings_.do_predict) predictions = predict(mesh, reporter);
+    if (job_.settings.do_predict) predictions = predict(mesh, reporter);
     if (is_rank0) {
       write_output(weights_step, evaluations, predictions, reporter);
       output_is_complete_ = true;
@@ -436,8 +430,8 @@ class TrainingRun {
   // As in Hugging Face's scripts, each launch with --overwrite_output_dir is a new job, which one
   // without it continues. `job`: the UID of the flags, data and weights, or an agent's --rdzv_id.
   std::string output_uid(const std::string& job) const {
-    if (!settings_.overwrite_output_dir) {
-      return checkpoint::uid_to_continue(settings_.output_dir, job);
+    if (!job_.settings.overwrite_output_dir) {
+      return checkpoint::uid_to_continue(job_.settings.output_dir, job);
     }
     std::string launch = session_.launch_uid();
     if (launch.empty()) {
@@ -453,8 +447,8 @@ class TrainingRun {
     const auto adopt = [&](const std::string& own) {
       return collectives::broadcast_string(mesh, root, own, PATH_MAX, collective_deadline());
     };
-    settings_.output_dir = job_.settings.output_dir = adopt(settings_.output_dir);
-    job_.uid = adopt(job_.uid);
+    std::string directory = adopt(job_.settings.output_dir);
+    job_.adopt_output(std::move(directory), adopt(job_.uid));
   }
 
   // Restores the state before it writes the ownership marker, so that a refused start leaves no
@@ -464,14 +458,14 @@ class TrainingRun {
     checkpoint::OutputRequest request{
         job_.uid,
         session_.has_single_epoch() ? std::nullopt : std::optional<std::uint64_t>(mesh.epoch()),
-        settings_.overwrite_output_dir};
+        job_.settings.overwrite_output_dir};
     const std::string found = run_on_rank0(mesh, [&] {
       auto ownership = checkpoint::OutputOwnership::kNew;
       retry_output([&] {
-        request.keep_checkpoints =
-            checkpoint::is_checkpoint_of(settings_.resume_from_checkpoint, settings_.output_dir);
+        request.keep_checkpoints = checkpoint::is_checkpoint_of(
+            job_.settings.resume_from_checkpoint, job_.settings.output_dir);
         try {
-          ownership = checkpoint::check_output_dir(settings_.output_dir, request);
+          ownership = checkpoint::check_output_dir(job_.settings.output_dir, request);
         } catch (const checkpoint::LaterEpochFailure& failure) {
           // An earlier launch had another coordinator. Those of the operator and of `up` know the
           // job's epochs: there this process is late.
@@ -484,7 +478,7 @@ class TrainingRun {
     from.resume = found == kResume;
     from.retry = [this](const std::function<void()>& read) { retry_output(read); };
     const Restored restored = trainer_->restore(mesh, from);
-    const auto acquire = [request, directory = settings_.output_dir] {
+    const auto acquire = [request, directory = job_.settings.output_dir] {
       return checkpoint::acquire_output_dir(directory, request);
     };
     run_on_rank0(mesh, [&] {
@@ -518,7 +512,7 @@ class TrainingRun {
                                   .workers = world,
                                   .threads = pool_->size(),
                                   .isa = isa_,
-                                  .bf16 = settings_.bf16,
+                                  .bf16 = job_.settings.bf16,
                                   .peak_gflops = peak_->gflops()}));
     std::string kernels;
     for (const auto& [operations, names] : trainer_->kernel_names()) {
@@ -526,10 +520,11 @@ class TrainingRun {
     }
     log_.info("kernels: {}", kernels);
     if (const std::string note = arguments_.note(); !note.empty()) log_.info("{}", note);
-    if (const std::string type = describe_data_type(arguments_, settings_, isa_); !type.empty()) {
+    if (const std::string type = describe_data_type(arguments_, job_.settings, isa_);
+        !type.empty()) {
       log_.info("{}", type);
     }
-    if (const std::string line = max_seq_length_line(settings_, job_); !line.empty()) {
+    if (const std::string line = max_seq_length_line(max_seq_length_, job_); !line.empty()) {
       log_.warn("{}", line);
     }
     log_.info("{}", data_line(job_));
@@ -540,7 +535,7 @@ class TrainingRun {
       for (const std::string& warning : set.data.warnings) log_.warn("{}", warning);
     }
     log_.info("{}", model_line(job_));
-    if (settings_.do_train) log_.info("{}", training_line(job_));
+    if (job_.settings.do_train) log_.info("{}", training_line(job_));
   }
 
   Outcome train(const Connection& connection, const elastic::StateAgreement& agreement,
@@ -565,7 +560,7 @@ class TrainingRun {
       if (mesh.rank() == 0 && !now.speeds.empty()) {
         reporter.end_line();
         for (const std::string& line :
-             speed_lines(speeds, now, rank_names(connection), settings_.exact)) {
+             speed_lines(speeds, now, rank_names(connection), job_.settings.exact)) {
           log_.info("{}", line);
         }
       }
@@ -604,10 +599,10 @@ class TrainingRun {
   // The training rows are read for nothing else, perhaps for the first time; some may be missing or
   // wrong.
   void log_baselines() {
-    const std::int64_t limit = settings_.max_eval_samples;
+    const std::int64_t limit = job_.settings.max_eval_samples;
     try {
-      const auto baselines =
-          job_.task->baselines(settings_.data_dir, limit > 0 ? static_cast<std::size_t>(limit) : 0);
+      const auto baselines = job_.task->baselines(job_.settings.data_dir,
+                                                  limit > 0 ? static_cast<std::size_t>(limit) : 0);
       if (!baselines.empty()) log_.info("{}", baselines_line(baselines));
     } catch (const Failure& failure) {
       log_.warn("no baselines: {}", failure.what());
@@ -632,15 +627,15 @@ class TrainingRun {
                               [](const auto& entry) { return entry.contains("eval_loss"); });
       log_.warn("{}; the model is that of the last step",
                 evaluated ? fmt::format("no evaluation had a number for {}",
-                                        settings_.metric_for_best_model)
+                                        job_.settings.metric_for_best_model)
                           : fmt::format("no evaluation was due in {} (--eval_strategy {})",
                                         counted(static_cast<std::size_t>(trainer_->step()), "step"),
-                                        settings_.eval_strategy));
+                                        job_.settings.eval_strategy));
       return;
     }
     if (step != trainer_->state().best_global_step) return;  // its checkpoint is missing
-    log_.info("the best model is that of step {}: {} {:.4f}", step, settings_.metric_for_best_model,
-              *metric);
+    log_.info("the best model is that of step {}: {} {:.4f}", step,
+              job_.settings.metric_for_best_model, *metric);
   }
 
   // Rank 0 only. `weights_step` as for make_results().
@@ -648,21 +643,21 @@ class TrainingRun {
                     std::span<const EvaluationResult> predictions, ProgressReporter& reporter) {
     const Results results =
         make_results(job_, *trainer_, weights_step, isa_, evaluations, predictions);
-    if (settings_.output_dir.empty()) {
+    if (job_.settings.output_dir.empty()) {
       printed_results_ = results.files.at(training_report::kAllResultsFile);
       return;
     }
     printed_results_ = metrics_blocks(results);
-    if (!settings_.do_train) {
+    if (!job_.settings.do_train) {
       reporter.begin_phase("writing the results");
-      retry_output([&] { write_result_files(settings_.output_dir, results.files); });
-      log_.info("{}: {}", log_lines::kOutput, settings_.output_dir);
+      retry_output([&] { write_result_files(job_.settings.output_dir, results.files); });
+      log_.info("{}: {}", log_lines::kOutput, job_.settings.output_dir);
       return;
     }
     reporter.begin_phase("writing the model");
     std::string digest;
     retry_output([&] { digest = trainer_->write_model(results.files); });
-    log_.info("{}: {}", log_lines::kOutput, settings_.output_dir);
+    log_.info("{}: {}", log_lines::kOutput, job_.settings.output_dir);
     log_.info("{}: SHA-256 {}", log_lines::kOutput, digest);
   }
 
@@ -670,9 +665,9 @@ class TrainingRun {
   elastic::Session& session_;
   Logger& log_;
   const TrainingArguments& arguments_;
-  Settings settings_;  // constant after the constructor, but for adopt_output()
   Faults faults_;
   std::unique_ptr<metrics::Exposition> exposition_;  // null: /metrics is not served
+  std::int64_t max_seq_length_ = 0;                  // of the flags; see max_seq_length_line()
   Job job_;
   std::optional<runtime::ThreadPool> pool_;
   runtime::Isa isa_ = runtime::Isa::kRef;

@@ -75,11 +75,11 @@ std::string machine_line(const MachineSummary& machine) {
                   machine.peak_gflops));
 }
 
-std::string max_seq_length_line(const Settings& settings, const Job& job) {
+std::string max_seq_length_line(std::int64_t asked, const Job& job) {
   const std::int64_t tokens = job.settings.max_seq_length;
-  if (tokens == settings.max_seq_length) return "";
-  return fmt::format("--max_seq_length={}: the model takes at most {} tokens; using {}",
-                     settings.max_seq_length, tokens, tokens);
+  if (tokens == asked) return "";
+  return fmt::format("--max_seq_length={}: the model takes at most {} tokens; using {}", asked,
+                     tokens, tokens);
 }
 
 std::string data_line(const Job& job) {

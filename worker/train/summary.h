@@ -2,6 +2,7 @@
 // common/contract/log_lines.h.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,8 +45,8 @@ struct ContinuationSummary {
 std::string format_metrics(const tasks::Metrics& metrics);
 
 std::string machine_line(const MachineSummary& machine);
-// Empty if the job has the max_seq_length of the settings it was loaded with.
-std::string max_seq_length_line(const Settings& settings, const Job& job);
+// `asked`: the max_seq_length that the job was loaded with. Empty if the job has the same.
+std::string max_seq_length_line(std::int64_t asked, const Job& job);
 std::string data_line(const Job& job);
 // Empty if the task's files have a fixed layout.
 std::string columns_line(const Job& job);

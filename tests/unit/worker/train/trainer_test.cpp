@@ -318,7 +318,7 @@ TEST_F(TrainerTest, CutsTextsToTheTokensThatModelAndTokenizerTake) {
     EXPECT_EQ(job.settings.max_seq_length, expected) << asked;
     EXPECT_EQ(job.train_data.length(0), static_cast<std::size_t>(expected)) << asked;
     EXPECT_EQ(job.fingerprint.at("max_seq_length"), expected) << asked;
-    const std::string line = max_seq_length_line(settings, job);
+    const std::string line = max_seq_length_line(settings.max_seq_length, job);
     if (std::to_string(expected) == asked) {
       EXPECT_EQ(line, "");
     } else {
