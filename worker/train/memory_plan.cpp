@@ -6,6 +6,7 @@
 
 #include "common/rendezvous/types.h"
 #include "worker/nn/model.h"
+#include "worker/train/gradient_tail.h"
 #include "worker/train/micro_batches.h"
 
 namespace tilewright::train {
@@ -38,10 +39,11 @@ void plan_training(const Job& job, MemoryPlan& plan) {
   // At most one row of the word embeddings per token, and one for [PAD].
   const std::int64_t rows = std::min(job.model.encoder.vocab_size,
                                      longest_tokens(job.train_data, s.global_batch, {}) + 1);
-  // Further elements: the loss, three numbers of ranks and the time of each; see TrainingStep.
-  plan.gradient_elements = nn::ParameterLayout(job.model.encoder).word_embeddings +
-                           rows * job.model.encoder.hidden_size + 4 +
-                           std::max<std::int64_t>(s.max_workers, rendezvous::kMaxWorld);
+  // With the loss and what follows it.
+  plan.gradient_elements =
+      nn::ParameterLayout(job.model.encoder).word_embeddings +
+      rows * job.model.encoder.hidden_size + 1 +
+      GradientTail::size(std::max<std::int64_t>(s.max_workers, rendezvous::kMaxWorld));
   const int shards = static_cast<int>(s.virtual_shards);
   // In a larger world no rank has more than one shard.
   for (std::int64_t world = 1; world <= std::min<std::int64_t>(s.max_workers, shards); ++world) {

@@ -172,25 +172,34 @@ void TrainingStep<Activation>::forward_and_backward(std::span<const std::int32_t
   model_.forward(batch_, key, true);
   model_.backward(batch_, key, 1.0f / static_cast<float>(examples.size()), touched_, sink);
   compute_seconds_ += in_seconds(monotonic_now() - begin);
-  const std::int64_t end = times_index() + static_cast<std::int64_t>(costs_.size());
-  for (float* gradient : sink.groups) std::fill(gradient + stop_index_, gradient + end, 0.0f);
-  if (last && stop_requested_) {
-    const StopRequest request = stop_requested_();
-    if (request != StopRequest::kNone) sink.groups.front()[stop_index_] = 1;
-    if (request == StopRequest::kLeave) sink.groups.front()[stop_index_ + 1] = 1;
-  }
-  // What is sent now arrives before the end of the step.
-  if (last && transfer_ != nullptr && transfer_->complete()) {
-    sink.groups.front()[stop_index_ + 2] = 1;
-  }
-  if (last && job_.settings.rebalance_shards) {
-    sink.groups.front()[times_index() + rank_] = static_cast<float>(compute_seconds_);
-  }
-  sink.ready(stop_index_, end);
+  write_tail(sink, last);
 }
 
 template <typename Activation>
-void TrainingStep<Activation>::count_flops(std::span<const Range> split) {
+void TrainingStep<Activation>::write_tail(const nn::GradientSink& sink, bool last) {
+  for (float* gradient : sink.groups) {
+    std::fill(gradient + tail_.begin, gradient + tail_.end(), 0.0f);
+  }
+  float* const own = sink.groups.front();
+  if (last && stop_requested_) {
+    const StopRequest request = stop_requested_();
+    if (request != StopRequest::kNone) own[tail_.stop_requests()] = 1;
+    if (request == StopRequest::kLeave) own[tail_.leaving()] = 1;
+  }
+  // What is sent now arrives before the end of the step.
+  if (last && transfer_ != nullptr && transfer_->complete()) own[tail_.senders_done()] = 1;
+  if (last && job_.settings.rebalance_shards) {
+    own[tail_.compute_seconds(rank_)] = static_cast<float>(compute_seconds_);
+  }
+  sink.ready(tail_.begin, tail_.end());
+}
+
+template <typename Activation>
+void TrainingStep<Activation>::begin_costs(std::span<const std::int32_t> examples,
+                                           std::span<const Range> split) {
+  compute_seconds_ = 0;
+  costs_.assign(split.size(), {});
+  rows_ = training_rows(job_, examples);
   for (int rank = 0; rank < static_cast<int>(split.size()); ++rank) {
     const Range own =
         examples_of_rank(job_.settings, split, rank, static_cast<std::int64_t>(rows_.size()));
@@ -271,74 +280,109 @@ const float* TrainingStep<Activation>::run_without_shards(BucketStarter& buckets
 }
 
 template <typename Activation>
+void TrainingStep<Activation>::lay_out_gradient(std::span<const std::int32_t> examples, int world) {
+  find_touched_rows(examples);
+  tail_ = {model_.gradient_count(touched_.R()), world};
+  const std::int64_t count = tail_.end();
+  TW_CHECK(count <= static_cast<std::int64_t>(elements_), "{} elements in a gradient of {}", count,
+           elements_);
+  // The loss and what follows it need fp32.
+  bf16_count_ = job_.settings.rounds_gradients() ? tail_.begin - 1 : 0;
+  collectives::split_into_buckets(count, bf16_count_, buckets_);
+}
+
+template <typename Activation>
+MicroBatchPlan TrainingStep<Activation>::plan_micro_batches(std::span<const Range> split,
+                                                            std::int64_t examples) const {
+  MicroBatchPlan plan = plan_step(job_.settings, split, rank_, examples);
+  TW_CHECK((!plan.micro_batches.empty() || transfer_ != nullptr) &&
+               plan.gradients() <= static_cast<int>(placed_gradients()),
+           "rank {} of {}: {} micro-batches need {} gradient buffers, there are {}", rank_,
+           tail_.world, plan.micro_batches.size(), plan.gradients(), placed_gradients());
+  return plan;
+}
+
+template <typename Activation>
+const float* TrainingStep<Activation>::compute_gradient(const MicroBatchPlan& plan,
+                                                        std::span<const std::int32_t> examples,
+                                                        std::int64_t step, BucketStarter& buckets) {
+  const nn::DropoutKey key{static_cast<std::uint64_t>(job_.settings.seed),
+                           static_cast<std::uint32_t>(step)};
+  if (plan.micro_batches.empty()) return run_without_shards(buckets);
+  if (plan.micro_batches.size() == 1 && bf16_count_ == 0) {
+    return run_one_micro_batch(plan, examples, key, buckets);
+  }
+  return run_micro_batches(plan, examples, key, buckets);
+}
+
+template <typename Activation>
+void TrainingStep<Activation>::finish_exchange(collectives::Reducer& reducer,
+                                               BucketStarter& buckets, bool has_shards,
+                                               StepReport& report) {
+  buckets.finish();
+  if (!has_shards) return;
+  const auto [exchange, wait] = reducer.times();
+  report.exchange_seconds = in_seconds(exchange);
+  report.hidden_exchange_seconds = in_seconds(exchange - wait);
+  if (transfer_ != nullptr) {
+    faults_.hit("state.transfer");
+    transfer_->close_window();
+  }
+}
+
+template <typename Activation>
+void TrainingStep<Activation>::read_loss(const float* sum, StepReport& report) const {
+  report.loss = sum[tail_.begin - 1];
+  if (!std::isfinite(report.loss)) {
+    throw diverged(report, std::isnan(report.loss) ? "the loss is NaN" : "the loss is infinite");
+  }
+}
+
+template <typename Activation>
+void TrainingStep<Activation>::read_tail(const float* sum, StepReport& report) {
+  report.stop_requested = sum[tail_.stop_requests()] > 0;
+  report.leaving = static_cast<int>(sum[tail_.leaving()]);
+  report.state_senders_done = static_cast<int>(sum[tail_.senders_done()]);
+  for (int rank = 0; rank < tail_.world; ++rank) {
+    costs_[static_cast<std::size_t>(rank)].seconds = sum[tail_.compute_seconds(rank)];
+  }
+}
+
+template <typename Activation>
+void TrainingStep<Activation>::update_weights(std::int64_t step, const float* sum,
+                                              StepReport& report) {
+  report.grad_norm =
+      optimizer_.step(step + 1, static_cast<float>(report.learning_rate),
+                      std::span(sum, static_cast<std::size_t>(tail_.begin)), touched_);
+  if (!std::isfinite(report.grad_norm)) {
+    throw diverged(report, "the gradient is not finite");
+  }
+}
+
+template <typename Activation>
 StepReport TrainingStep<Activation>::run(std::int64_t step, const collectives::Mesh& mesh,
                                          collectives::Reducer& reducer,
                                          std::span<const Range> split,
                                          const std::function<StopRequest()>& stop_requested,
                                          collectives::BackgroundCopy* transfer) {
   transfer_ = transfer;
+  stop_requested_ = stop_requested;
+  rank_ = mesh.rank();
   faults_.at_step(step);
   faults_.hit("step.begin");
   const std::span<const std::int32_t> examples = order_.batch(step);
   StepReport report = begin_report(step, examples);
-  find_touched_rows(examples);
-  // The stop requests are elements of the gradient: all workers get the same sum, so all stop after
-  // the same step.
-  stop_index_ = model_.gradient_count(touched_.R());
-  stop_requested_ = stop_requested;
-  rank_ = mesh.rank();
-  compute_seconds_ = 0;
-  costs_.assign(split.size(), {});
-  rows_ = training_rows(job_, examples);
-  count_flops(split);
-  const std::int64_t count = times_index() + mesh.world();
-  TW_CHECK(count <= static_cast<std::int64_t>(elements_), "{} elements in a gradient of {}", count,
-           elements_);
-  const MicroBatchPlan plan = plan_step(job_.settings, split, mesh.rank(), report.examples);
-  const bool has_shards = !plan.micro_batches.empty();
-  TW_CHECK((has_shards || transfer_ != nullptr) &&
-               plan.gradients() <= static_cast<int>(placed_gradients()),
-           "rank {} of {}: {} micro-batches need {} gradient buffers, there are {}", mesh.rank(),
-           mesh.world(), plan.micro_batches.size(), plan.gradients(), placed_gradients());
-  // The loss and what follows it need fp32.
-  bf16_count_ = job_.settings.rounds_gradients() ? stop_index_ - 1 : 0;
-  collectives::split_into_buckets(count, bf16_count_, buckets_);
+  begin_costs(examples, split);
+  lay_out_gradient(examples, mesh.world());
+  const MicroBatchPlan plan = plan_micro_batches(split, report.examples);
   BucketStarter buckets(reducer, buckets_);
-  const nn::DropoutKey key{static_cast<std::uint64_t>(job_.settings.seed),
-                           static_cast<std::uint32_t>(step)};
-  const float* const sum = !has_shards ? run_without_shards(buckets)
-                           : plan.micro_batches.size() == 1 && bf16_count_ == 0
-                               ? run_one_micro_batch(plan, examples, key, buckets)
-                               : run_micro_batches(plan, examples, key, buckets);
+  const float* const sum = compute_gradient(plan, examples, step, buckets);
   faults_.hit("step.after_backward");
-  buckets.finish();
-  if (has_shards) {
-    const auto [exchange, wait] = reducer.times();
-    report.exchange_seconds = in_seconds(exchange);
-    report.hidden_exchange_seconds = in_seconds(exchange - wait);
-    if (transfer_ != nullptr) {
-      faults_.hit("state.transfer");
-      transfer_->close_window();
-    }
-  }
+  finish_exchange(reducer, buckets, !plan.micro_batches.empty(), report);
   faults_.hit("step.after_exchange");
-
-  const std::span<const float> gradient(sum, static_cast<std::size_t>(stop_index_));
-  report.loss = gradient.back();
-  if (!std::isfinite(report.loss)) {
-    throw diverged(report, std::isnan(report.loss) ? "the loss is NaN" : "the loss is infinite");
-  }
-  report.stop_requested = sum[stop_index_] > 0;
-  report.leaving = static_cast<int>(sum[stop_index_ + 1]);
-  report.state_senders_done = static_cast<int>(sum[stop_index_ + 2]);
-  for (std::size_t rank = 0; rank < costs_.size(); ++rank) {
-    costs_[rank].seconds = sum[static_cast<std::size_t>(times_index()) + rank];
-  }
-  report.grad_norm =
-      optimizer_.step(step + 1, static_cast<float>(report.learning_rate), gradient, touched_);
-  if (!std::isfinite(report.grad_norm)) {
-    throw diverged(report, "the gradient is not finite");
-  }
+  read_loss(sum, report);
+  read_tail(sum, report);
+  update_weights(step, sum, report);
   faults_.hit("step.after_update");
   return report;
 }

@@ -19,6 +19,7 @@
 #include "worker/runtime/thread_pool.h"
 #include "worker/train/data_order.h"
 #include "worker/train/faults.h"
+#include "worker/train/gradient_tail.h"
 #include "worker/train/job.h"
 #include "worker/train/memory_plan.h"
 #include "worker/train/micro_batches.h"
@@ -101,10 +102,22 @@ class TrainingStep {
   void forward_and_backward(std::span<const std::int32_t> examples,
                             const std::vector<Group>& groups, const nn::DropoutKey& key,
                             const nn::GradientSink& sink, bool last);
-  // Of the first rank's seconds; see stop_index_.
-  std::int64_t times_index() const { return stop_index_ + 3; }
-  // The parts of the FLOPs in the costs of the step.
-  void count_flops(std::span<const Range> split);
+  // This rank's numbers behind the loss.
+  void write_tail(const nn::GradientSink& sink, bool last);
+  // The costs of the step, with their FLOPs.
+  void begin_costs(std::span<const std::int32_t> examples, std::span<const Range> split);
+  // The elements of the step's gradient, and the buckets in which it is exchanged.
+  void lay_out_gradient(std::span<const std::int32_t> examples, int world);
+  MicroBatchPlan plan_micro_batches(std::span<const Range> split, std::int64_t examples) const;
+  // Starts the exchange. Returns the gradient, which is summed after finish_exchange().
+  const float* compute_gradient(const MicroBatchPlan& plan, std::span<const std::int32_t> examples,
+                                std::int64_t step, BucketStarter& buckets);
+  void finish_exchange(collectives::Reducer& reducer, BucketStarter& buckets, bool has_shards,
+                       StepReport& report);
+  // What the gradient has behind its parameters.
+  void read_loss(const float* sum, StepReport& report) const;
+  void read_tail(const float* sum, StepReport& report);
+  void update_weights(std::int64_t step, const float* sum, StepReport& report);
 
   const Job& job_;
   nn::Model<Activation>& model_;
@@ -122,10 +135,7 @@ class TrainingStep {
   std::vector<runtime::Buffer<float>> private_;
   std::vector<Range> buckets_;
   std::int64_t bf16_count_ = 0;  // of GradientParts
-  // The elements of the gradient behind the loss: the numbers of ranks that ask to stop, that ask
-  // to leave and that have sent their part of the transfer, then the seconds that each rank has
-  // computed. Only that rank has another number than 0 there, so the sum is exact.
-  std::int64_t stop_index_ = 0;
+  GradientTail tail_;            // of the step's gradient
   std::function<StopRequest()> stop_requested_;
   collectives::BackgroundCopy* transfer_ = nullptr;  // in this step
   int rank_ = 0;
