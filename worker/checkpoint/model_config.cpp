@@ -11,7 +11,6 @@ namespace {
 
 // Larger than in any BERT model, and small enough that the product of two sizes does not overflow.
 constexpr std::int64_t kMaxSize = 1 << 24;
-constexpr std::int64_t kMaxLabels = 1 << 16;
 constexpr const char* kFinetuningTask = "finetuning_task";
 constexpr const char* kAnswersQuestions = "ForQuestionAnswering";  // ends the name of a class
 
@@ -23,10 +22,10 @@ std::vector<std::string> default_labels(std::int64_t count) {
 
 std::vector<std::string> labels_of(const JsonFields& fields) {
   if (!fields.has("id2label"))
-    return default_labels(fields.integer("num_labels", 1, kMaxLabels, 2));
+    return default_labels(fields.integer("num_labels", 1, std::int64_t{kMaxLabels}, 2));
   const JsonFields names = fields.object("id2label");
   const std::size_t count = names.json().size();
-  if (count == 0 || count > static_cast<std::size_t>(kMaxLabels)) {
+  if (count == 0 || count > kMaxLabels) {
     fields.fail("id2label", fmt::format("1 to {} labels", kMaxLabels));
   }
   std::vector<std::string> labels;

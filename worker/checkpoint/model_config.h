@@ -2,6 +2,7 @@
 // config.json of the fine-tuned model.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "worker/nn/encoder_config.h"
 
 namespace tilewright::checkpoint {
+
+// Of a classification.
+inline constexpr std::size_t kMaxLabels = 1 << 16;
 
 struct ModelConfig {
   nn::EncoderConfig encoder;

@@ -11,12 +11,12 @@
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/sharded_weights.h"
 #include "worker/checkpoint/torch_file.h"
+#include "worker/nn/family.h"
 #include "worker/runtime/parallel.h"
 
 namespace tilewright::checkpoint {
 namespace {
 
-constexpr std::array<std::string_view, 2> kBasePrefixes = {"bert.", "distilbert."};
 constexpr std::string_view kParallelPrefix = "module.";
 constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kLegacySuffixes = {
     {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}}};
@@ -25,8 +25,8 @@ constexpr std::string_view kPositionIds = "embeddings.position_ids";
 
 // The name in a file of the base model, or nullopt for a parameter of a head.
 std::optional<std::string> base_name(const std::string& hf_name) {
-  for (const std::string_view prefix : kBasePrefixes) {
-    if (hf_name.starts_with(prefix)) return hf_name.substr(prefix.size());
+  for (const nn::ModelFamily* family : nn::kModelFamilies) {
+    if (hf_name.starts_with(family->prefix)) return hf_name.substr(family->prefix.size());
   }
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 // Finds the parameters of a model, named as in transformers, in weight files with other names:
-// without the prefix of the base model ("bert.", "distilbert."; files of BertModel), with "module."
-// before it (files of DataParallel), or with the older names LayerNorm.gamma and LayerNorm.beta.
+// without the prefix of the base model (nn::ModelFamily::prefix; files of BertModel), with
+// "module." before it (files of DataParallel), or with the older names LayerNorm.gamma and
+// LayerNorm.beta.
 #pragma once
 
 #include <filesystem>

@@ -13,6 +13,7 @@
 #include "common/base/printable.h"
 #include "common/base/result.h"
 #include "common/base/strings.h"
+#include "worker/checkpoint/model_config.h"
 
 namespace tilewright::tasks::own_files {
 namespace {
@@ -109,7 +110,7 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
                     excerpt(value.text), std::numeric_limits<std::int64_t>::min(),
                     std::numeric_limits<std::int64_t>::max());
   }
-  if (distinct_.size() <= kMaxLabels) distinct_.emplace(value.text);
+  if (distinct_.size() <= checkpoint::kMaxLabels) distinct_.emplace(value.text);
 }
 
 Labels LabelFinder::finish(const RowSource& rows) const {
@@ -124,8 +125,8 @@ Labels LabelFinder::finish(const RowSource& rows) const {
   const auto fail = [&](const std::string& message) {
     throw Failure(ExitCode::kData, fmt::format("{}: {}", rows.name(), message));
   };
-  if (distinct_.size() > kMaxLabels) {
-    fail(fmt::format("found more than {} different labels", kMaxLabels));
+  if (distinct_.size() > checkpoint::kMaxLabels) {
+    fail(fmt::format("found more than {} different labels", checkpoint::kMaxLabels));
   }
   if (all_integers_) {
     labels.type = LabelType::kIntegers;

@@ -41,7 +41,7 @@ class LabelFinder {
   bool all_integers_ = true;
   bool all_numbers_ = true;
   bool all_whole_ = true;
-  std::set<std::string> distinct_;  // at most one more than kMaxLabels
+  std::set<std::string> distinct_;  // at most one more than checkpoint::kMaxLabels
 };
 
 // The type of a trained model's labels, at least two: kIntegers or kBooleans if all are as
@@ -51,7 +51,5 @@ LabelType type_of_names(const std::vector<std::string>& names);
 // The name under which Labels has this value: an integer as its decimal form, a boolean as "True"
 // or "False".
 std::string label_name(LabelType type, const Value& value);
-
-inline constexpr std::size_t kMaxLabels = 1 << 16;  // as in config.json
 
 }  // namespace tilewright::tasks::own_files
