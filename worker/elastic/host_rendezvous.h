@@ -3,11 +3,14 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 
+#include "common/base/log.h"
+#include "common/process/signals.h"
 #include "common/rendezvous/server.h"
-#include "worker/elastic/agent.h"
+#include "worker/elastic/agent_options.h"
 
 namespace tilewright::elastic {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/contract/training_report.h"
-#include "worker/train/results.h"
+#include "worker/train/log_history.h"
 
 namespace tilewright::train {
 

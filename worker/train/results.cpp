@@ -4,20 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "common/base/files.h"
 #include "common/base/strings.h"
 #include "common/contract/training_report.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/storage.h"
+#include "worker/train/log_history.h"
 
 namespace tilewright::train {
 namespace {
-
-// The prefix of the metrics when run_qa.py predicts: it calls predict() without one. It has no
-// loss.
-constexpr const char* kQuestionAnsweringPrediction = "test";
 
 // Mean loss of all steps. An entry of the log history holds the mean of the steps since the entry
 // before it.
@@ -33,44 +29,6 @@ double mean_loss(const checkpoint::TrainerState& state) {
   return before == 0 ? 0 : sum / static_cast<double>(before);
 }
 
-double rounded(double value, int decimals) {
-  const double scale = std::pow(10.0, decimals);
-  return std::round(value * scale) / scale;
-}
-
-// As transformers' speed_metrics().
-void add_speed(MetricsJson& metrics, const std::string& prefix, double seconds, double samples,
-               double steps) {
-  metrics[prefix + "_runtime"] = rounded(seconds, 4);
-  if (seconds <= 0) return;
-  metrics[prefix + "_samples_per_second"] = rounded(samples / seconds, 3);
-  metrics[prefix + "_steps_per_second"] = rounded(steps / seconds, 3);
-}
-
-// The numbers of examples that SQuAD's metrics count: "total", "HasAns_total", "NoAns_total".
-bool is_count(std::string_view metric) { return metric.ends_with("total"); }
-
-// Adds the metrics of one evaluation. `prefix`: "eval", "predict" or "test". Without labels there
-// is only the speed.
-void add_evaluation(MetricsJson& metrics, const std::string& prefix,
-                    const EvaluationResult& evaluation) {
-  MetricsJson own;
-  for (const auto& [name, value] : evaluation.metrics) {
-    MetricsJson& metric = own[fmt::format("{}_{}", prefix, name)];
-    if (is_count(name)) {
-      metric = static_cast<std::int64_t>(value);
-    } else {
-      metric = value;
-    }
-  }
-  if (!evaluation.metrics.empty() && prefix != kQuestionAnsweringPrediction) {
-    own[prefix + "_loss"] = evaluation.loss;
-  }
-  add_speed(own, prefix, evaluation.seconds, static_cast<double>(evaluation.examples),
-            static_cast<double>(evaluation.steps));
-  for (const auto& [name, value] : own.items()) metrics[name + evaluation.suffix] = value;
-}
-
 // `samples`: the name of the number of examples. `trained`: the state after a training, whose epoch
 // the Trainer adds; nullptr: without one.
 void add_evaluations(Results& results, MetricsJson& metrics, const std::string& prefix,
@@ -78,7 +36,7 @@ void add_evaluations(Results& results, MetricsJson& metrics, const std::string& 
                      std::span<const EvaluationResult> evaluations) {
   for (const EvaluationResult& evaluation : evaluations) {
     if (trained != nullptr) metrics["epoch" + evaluation.suffix] = trained->epoch;
-    add_evaluation(metrics, prefix, evaluation);
+    add_evaluation_metrics(metrics, prefix, evaluation);
     metrics[samples + evaluation.suffix] = evaluation.examples;
     results.files.insert(evaluation.prediction_files.begin(), evaluation.prediction_files.end());
   }
@@ -188,34 +146,6 @@ std::string metrics_blocks(const Results& results) {
     for (const std::string& line : metrics_block(split, *metrics)) text += line + "\n";
   }
   return text;
-}
-
-nlohmann::json evaluation_entry(const EvaluationResult& evaluation,
-                                const checkpoint::TrainerState& state) {
-  MetricsJson metrics;
-  metrics["epoch"] = state.epoch;
-  add_evaluation(metrics, "eval", evaluation);
-  metrics["step"] = state.global_step;
-  return metrics;
-}
-
-std::map<std::string, double> last_evaluation_metrics(const checkpoint::TrainerState& state) {
-  const auto is_metric = [](const std::string& name) {
-    const std::optional<std::string_view> metric = training_report::evaluation_result(name);
-    return metric.has_value() && !metric->starts_with("loss") && !metric->starts_with("runtime") &&
-           metric->find("_per_second") == std::string_view::npos;
-  };
-  std::map<std::string, double> metrics;
-  std::int64_t step = -1;
-  for (auto entry = state.log_history.rbegin(); entry != state.log_history.rend(); ++entry) {
-    const std::int64_t step_of_entry = entry->value("step", std::int64_t{0});
-    if (!metrics.empty() && step_of_entry != step) break;
-    step = step_of_entry;
-    for (const auto& [name, value] : entry->items()) {
-      if (is_metric(name) && value.is_number()) metrics.emplace(name, value.get<double>());
-    }
-  }
-  return metrics;
 }
 
 Results make_results(const Job& job, const Trainer& trainer, std::int64_t weights_step,

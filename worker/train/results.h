@@ -5,25 +5,15 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "worker/train/trainer.h"
+#include "worker/train/trainer_metrics.h"
 
 namespace tilewright::train {
-
-using MetricsJson = nlohmann::ordered_json;
-
-// An entry of the log history: epoch, step, eval_accuracy, eval_loss, eval_runtime, ...
-nlohmann::json evaluation_entry(const EvaluationResult& evaluation,
-                                const checkpoint::TrainerState& state);
-
-// The metrics of the last evaluation in the log history, without loss and speed: "eval_accuracy",
-// also "eval_accuracy_mm" if it had two sets.
-std::map<std::string, double> last_evaluation_metrics(const checkpoint::TrainerState& state);
 
 struct Results {
   // Empty: not done. Numbers, and strings that Hugging Face's Trainer does not have.

@@ -9,7 +9,7 @@
 
 #include "common/contract/training_report.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/train/results.h"
+#include "worker/train/log_history.h"
 
 namespace tilewright::train {
 namespace {

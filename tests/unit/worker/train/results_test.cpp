@@ -6,6 +6,7 @@
 
 #include "tests/support/paths.h"
 #include "worker/tasks/registry.h"
+#include "worker/train/log_history.h"
 
 namespace tilewright::train {
 namespace {
