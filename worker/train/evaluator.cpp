@@ -14,8 +14,8 @@
 #include "common/base/result.h"
 #include "worker/collectives/exchange.h"
 #include "worker/runtime/float_mode.h"
+#include "worker/train/batching.h"
 #include "worker/train/collective_limits.h"
-#include "worker/train/memory_plan.h"
 #include "worker/train/micro_batches.h"
 
 namespace tilewright::train {

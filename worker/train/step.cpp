@@ -8,8 +8,8 @@
 #include "worker/collectives/buckets.h"
 #include "worker/collectives/tree_accumulator.h"
 #include "worker/nn/flops.h"
+#include "worker/train/batching.h"
 #include "worker/train/collective_limits.h"
-#include "worker/train/memory_plan.h"
 
 namespace tilewright::train {
 namespace {
