@@ -228,12 +228,10 @@ std::span<const float> Model<Element>::losses(const Batch& batch) {
 template <typename Element>
 void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float loss_scale,
                               const TouchedRows& touched, const GradientSink& sink) {
-  const std::int64_t rows = batch.T();
-  const std::int64_t H = config_.hidden_size;
   const LayerScratch<Element>& scratch = a_->scratch;
   TW_CHECK(sink.groups.size() == batch.groups.size(), "{} gradient vectors for {} groups",
            sink.groups.size(), batch.groups.size());
-  counters_.backward += rows;
+  counters_.backward += batch.T();
 
   head_.loss(c_, config_, batch, loss_scale, a_->head);
   head_.backward(c_, config_, batch, key, a_->layers.back().output, a_->head, scratch, sink);
@@ -251,10 +249,24 @@ void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float l
     d_branch = scratch.d_input;
   }
 
+  backward_embeddings(batch, key, d_branch, touched, sink);
+  sink.ready(layout_.embedding_norm.gamma, layout_.word_embeddings);
+  const std::int64_t loss = gradient_count(touched.R()) - 1;
+  store_losses(batch, loss_scale, loss, sink);
+  sink.ready(layout_.word_embeddings, loss);
+  sink.ready(loss, loss + 1);
+}
+
+template <typename Element>
+void Model<Element>::backward_embeddings(const Batch& batch, const DropoutKey& key,
+                                         const Element* d_branch, const TouchedRows& touched,
+                                         const GradientSink& sink) {
+  const std::int64_t H = config_.hidden_size;
+  const LayerScratch<Element>& scratch = a_->scratch;
   const float* values = parameters_.data();
   const kernels::LayerNorm norm{values + layout_.embedding_norm.gamma,
                                 values + layout_.embedding_norm.beta, config_.layer_norm_eps};
-  c_.ops.dropout_backward(c_.pool, scratch.d_hidden32, d_branch, rows, H,
+  c_.ops.dropout_backward(c_.pool, scratch.d_hidden32, d_branch, batch.T(), H,
                           key.at(-1, DropoutKey::kEmbeddings, config_.hidden_dropout_prob),
                           a_->tokens);
   for (std::size_t g = 0; g < batch.groups.size(); ++g) {
@@ -280,10 +292,12 @@ void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float l
     table(batch.ids, touched.row_of_id.data(), touched.R(), layout_.word_embeddings,
           config_.padding_idx);
   }
-  sink.ready(layout_.embedding_norm.gamma, layout_.word_embeddings);
+}
 
-  // Sums the loss in the tree of the gradient: within each shard in order, then shards pairwise.
-  const std::int64_t last = gradient_count(touched.R()) - 1;
+template <typename Element>
+void Model<Element>::store_losses(const Batch& batch, float loss_scale, std::int64_t index,
+                                  const GradientSink& sink) {
+  // In the tree of the gradient: within each shard in order, then shards pairwise.
   for (std::size_t g = 0; g < batch.groups.size(); ++g) {
     const auto& offsets = batch.groups[g].example_offsets;
     std::vector<float> sums(offsets.size() - 1, 0.0f);
@@ -293,10 +307,8 @@ void Model<Element>::backward(const Batch& batch, const DropoutKey& key, float l
     for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
       for (std::size_t s = 0; s < sums.size() / 2; ++s) sums[s] = sums[2 * s] + sums[2 * s + 1];
     }
-    sink.groups[g][last] = sums[0];
+    sink.groups[g][index] = sums[0];
   }
-  sink.ready(layout_.word_embeddings, last);
-  sink.ready(last, last + 1);
 }
 
 template class Model<float>;

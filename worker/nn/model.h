@@ -74,6 +74,12 @@ class Model {
   // The input of an encoder layer in the last forward(), rounded to Element and not.
   const Element* input_of(std::size_t layer) const;
   kernels::Residual residual_of_input(std::size_t layer) const;
+  // `d_branch` [T, H]: what the first layer leaves for its input, beside scratch.d_hidden32.
+  void backward_embeddings(const Batch& batch, const DropoutKey& key, const Element* d_branch,
+                           const TouchedRows& touched, const GradientSink& sink);
+  // Writes the sum of each group's losses to element `index` of its gradient.
+  void store_losses(const Batch& batch, float loss_scale, std::int64_t index,
+                    const GradientSink& sink);
 
   EncoderConfig config_;
   Context<Element> c_;
