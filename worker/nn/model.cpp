@@ -6,6 +6,13 @@
 namespace tilewright::nn {
 namespace {
 
+// Elements of one packed copy of a weight. Copies begin on cache lines: 32 elements are at least 64
+// bytes for both element types.
+template <typename Element>
+std::size_t padded_packed_size(const kernels::Ops<Element>& ops, const LinearLayout& linear) {
+  return (ops.packed_weight_size(linear.N, linear.K) + 31) / 32 * 32;
+}
+
 template <typename Element>
 std::size_t kernel_scratch_bytes(const EncoderConfig& config, const Context<Element>& c,
                                  const BatchLimits& limits, std::int64_t shards, Use use) {
@@ -93,7 +100,7 @@ std::size_t Model<Element>::packed_bytes(const EncoderConfig& config,
                                          const Context<Element>& context) {
   std::size_t elements = 0;
   for (const LinearLayout& linear : ParameterLayout(config).linears()) {
-    elements += 2 * (context.ops.packed_weight_size(linear.N, linear.K) + 31) / 32 * 32;
+    elements += 2 * padded_packed_size(context.ops, linear);
   }
   return elements * sizeof(Element);
 }
@@ -105,19 +112,14 @@ Model<Element>::Model(const EncoderConfig& config, const Context<Element>& conte
       layout_(config),
       parameters_(static_cast<std::size_t>(layout_.count)),
       activations_{std::make_unique<Activations>(), std::make_unique<Activations>()} {
-  // Packed copies begin on cache lines: 32 elements are at least 64 bytes for both element types.
-  const auto padded = [&](const LinearLayout& l) {
-    return (c_.ops.packed_weight_size(l.N, l.K) + 31) / 32 * 32;
-  };
   const std::vector<LinearLayout> linears = layout_.linears();
-  std::size_t elements = 0;
-  for (const LinearLayout& l : linears) elements += 2 * padded(l);
-  packed_ = runtime::Buffer<Element>(elements);
+  packed_ = runtime::Buffer<Element>(packed_bytes(config, context) / sizeof(Element));
   Element* packed = packed_.data();
   float* const values = parameters_.data();
   for (const LinearLayout& l : linears) {
-    linears_.push_back({l.N, l.K, values + l.weight, values + l.bias, packed, packed + padded(l)});
-    packed += 2 * padded(l);
+    const std::size_t size = padded_packed_size(c_.ops, l);
+    linears_.push_back({l.N, l.K, values + l.weight, values + l.bias, packed, packed + size});
+    packed += 2 * size;
   }
   const auto norm = [&](const NormLayout& n) {
     return kernels::LayerNorm{values + n.gamma, values + n.beta, config_.layer_norm_eps};
