@@ -11,6 +11,7 @@
 #include "controller/cluster/pytorch_objects.h"
 #include "controller/operator/job_objects.h"
 #include "controller/policy/clock_skew.h"
+#include "controller/policy/job_state.h"
 #include "controller/policy/messages.h"
 #include "controller/policy/reconcile.h"
 
@@ -39,10 +40,10 @@ bool is_worth_logging(kube::ErrorKind kind) {
   }
 }
 
-std::vector<policy::Worker> observe_pods(const Caches& caches, const JobId& job,
-                                         JobExpectations& expectations) {
+std::vector<policy::Worker> workers_of(const std::vector<Caches::Pod>& pods, const Caches& caches,
+                                       JobExpectations& expectations) {
   std::vector<policy::Worker> cached;
-  for (const Caches::Pod& pod : caches.pods_of(job)) cached.push_back(pod->value.worker);
+  for (const Caches::Pod& pod : pods) cached.push_back(pod->value.worker);
   // A pod can be deleted before the response to its creation arrives.
   std::erase_if(expectations.created,
                 [&](const auto& entry) { return caches.was_recently_deleted(entry.first); });
@@ -60,6 +61,56 @@ void forget_outdated_resources(const policy::Observed& observed, JobExpectations
   known.erase(policy::OwnedResource::kPodGroup);
   known.erase(policy::OwnedResource::kAutoscaler);
   if (observed.traits.service_per_worker) known.erase(policy::OwnedResource::kHeadlessService);
+}
+
+// The owned resources that the operator creates for a job of this kind.
+std::set<policy::OwnedResource> owned_resources_of(JobKind kind, const DecodedJob& decoded) {
+  std::set<policy::OwnedResource> resources = {policy::OwnedResource::kKeySecret,
+                                               policy::OwnedResource::kHeadlessService,
+                                               policy::OwnedResource::kPodGroup};
+  if (kind == JobKind::kTrainJob) {
+    resources.insert(policy::OwnedResource::kNetworkPolicy);
+  } else if (cluster::has_autoscaler(*decoded.pytorch)) {
+    resources.insert(policy::OwnedResource::kAutoscaler);
+  }
+  return resources;
+}
+
+policy::Plan plan_for(const policy::Observed& observed, const DecodedJob& decoded, WallTime now) {
+  if (decoded.errors.empty()) return policy::reconcile(observed, now);
+  return policy::reconcile_invalid(observed, decoded.errors.front().sentence(), now);
+}
+
+// The addresses of the pods, except ended ones, whose agents use a store of this operator.
+std::set<std::string> addresses_of_store_clients(const std::vector<Caches::Pod>& pods) {
+  std::set<std::string> addresses;
+  for (const Caches::Pod& pod : pods) {
+    const PodRecord& record = pod->value;
+    if (policy::has_ended(record.worker) || !record.uses_tcpstore) continue;
+    addresses.insert(record.addresses.begin(), record.addresses.end());
+  }
+  return addresses;
+}
+
+// True if a pod that has not ended was created while there was no store.
+bool uses_worker_0(const std::vector<Caches::Pod>& pods) {
+  return std::ranges::any_of(pods, [](const Caches::Pod& pod) {
+    return !policy::has_ended(pod->value.worker) && !pod->value.uses_tcpstore;
+  });
+}
+
+// Marks the workers that ended with the stores of an earlier leader. `opened`: the time at which
+// those of this leader did.
+void mark_lost_stores(const std::vector<Caches::Pod>& pods, WallTime opened,
+                      policy::Observed& observed) {
+  if (policy::runs_tilewright(observed)) return;
+  for (const Caches::Pod& pod : pods) {
+    if (!policy::has_ended(pod->value.worker) || !pod->value.uses_tcpstore) continue;
+    const auto worker = std::ranges::find(observed.workers, pod->uid, &policy::Worker::uid);
+    if (worker == observed.workers.end() || !ended_with_its_store(*worker, opened)) continue;
+    worker->failure_cause = api::FailureCause::kInfrastructure;
+    worker->reason = policy::failure_reason::kStoreLost;
+  }
 }
 
 }  // namespace
@@ -104,63 +155,90 @@ void Reconciler::handle_exception(const std::string& key, const std::string& wha
 void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
   JobExpectations& expectations = expectations_of(key);
   const Caches::Job cached = deps_.caches.job(key);
-  if (expectations.uid != (cached ? cached->uid : "")) handle_deleted(key, expectations);
+  begin(key, cached, expectations);
   if (!cached) return forget(key);
-  expectations.uid = cached->uid;
+
+  Observation observation = read_caches(key, *cached, expectations);
+  publish_pods(observation);
+  observe(key, wait, expectations, observation);
+  const policy::Plan plan = plan_for(observation.observed, observation.decoded, observation.now);
+  const auto objects = make_objects(observation);
+  const bool was_rejected = expectations.rejection.has_value();
+  const ApplyResult outcome = deps_.applier.apply(
+      observation.observed.job, observation.decoded.status, plan, expectations, wait, *objects);
+  requeue(key, plan, outcome, was_rejected && !expectations.rejection);
+}
+
+void Reconciler::begin(const std::string& key, const Caches::Job& cached,
+                       JobExpectations& expectations) {
+  const std::string uid = cached ? cached->uid : "";
+  if (expectations.uid != uid) handle_deleted(key, expectations);
+  expectations.uid = uid;
   if (const std::uint64_t round = invalidation_round_;
       std::exchange(expectations.invalidation_round, round) != round) {
     expectations.owned_resources.clear();
   }
+}
 
-  const JobKind kind = parse_key(key).kind;
-  nlohmann::json tree = tree_of(cached->value);
+Reconciler::Observation Reconciler::read_caches(const std::string& key,
+                                                const kube::Cached<JobRecord>& cached,
+                                                JobExpectations& expectations) const {
+  Observation observation;
+  observation.id = {cached.namespace_name, cached.uid, parse_key(key).kind};
+  nlohmann::json tree = tree_of(cached.value);
   overlay_written_status(tree, expectations);
-  DecodedJob decoded = decode(tree, kind, deps_.gang_scheduler);
-  policy::Observed observed;
-  observed.job = std::move(decoded.job);
-  observed.traits = std::move(decoded.traits);
-  forget_outdated_resources(observed, expectations);
-  observed.key_id = deps_.keys.id_for(cached->uid);
-  for (const FieldError& warning : decoded.warnings) {
+  observation.decoded = decode(tree, observation.id.kind, deps_.gang_scheduler);
+  observation.observed.job = std::move(observation.decoded.job);
+  observation.observed.traits = std::move(observation.decoded.traits);
+  observation.pods = deps_.caches.pods_of(observation.id);
+  observation.observed.workers = workers_of(observation.pods, deps_.caches, expectations);
+  return observation;
+}
+
+void Reconciler::publish_pods(const Observation& observation) {
+  const std::string& uid = observation.id.uid;
+  if (observation.decoded.pytorch && deps_.stores != nullptr) {
+    deps_.stores->serve(uid, addresses_of_store_clients(observation.pods));
+  }
+  deps_.hub.report_ended(uid, observation.observed.workers);
+}
+
+void Reconciler::observe(const std::string& key, const net::Wait& wait,
+                         JobExpectations& expectations, Observation& observation) {
+  policy::Observed& observed = observation.observed;
+  if (observation.decoded.pytorch && deps_.stores != nullptr) {
+    mark_lost_stores(observation.pods, deps_.stores->opened(), observed);
+    if (cluster::uses_operator_tcpstore(*observation.decoded.pytorch) &&
+        !uses_worker_0(observation.pods)) {
+      observation.tcpstore = deps_.stores->address_for_pods();
+    }
+  }
+  read_start_failures(key, observed, expectations, wait);
+  observation.now = wall_now();
+  for (const FieldError& warning : observation.decoded.warnings) {
     observed.warnings.push_back(warning.sentence());
   }
-  observed.workers =
-      observe_pods(deps_.caches, {cached->namespace_name, cached->uid, kind}, expectations);
-  const std::string tcpstore =
-      decoded.pytorch
-          ? serve_store({cached->namespace_name, cached->uid, kind}, *decoded.pytorch, observed)
-          : "";
-  read_start_failures(key, observed, expectations, wait);
+  observed.key_id = deps_.keys.id_for(observation.id.uid);
+  forget_outdated_resources(observed, expectations);
   observed.owned_resources = expectations.owned_resources;
   observed.removed_owned_resources = expectations.removed_owned_resources;
-  const WallTime now = wall_now();
-  deps_.hub.report_ended(cached->uid, observed.workers);
-  observed.rendezvous = deps_.hub.view(cached->uid, observed.workers, now);
   observed.rejection = expectations.rejection;
+  observed.rendezvous = deps_.hub.view(observation.id.uid, observed.workers, observation.now);
   observed.nodes = deps_.caches.nodes();
-  policy::correct_clock_skew(observed, now);
-  observed.runtime.owned_resources = {policy::OwnedResource::kKeySecret,
-                                      policy::OwnedResource::kHeadlessService,
-                                      policy::OwnedResource::kPodGroup};
-  if (kind == JobKind::kTrainJob) {
-    observed.runtime.owned_resources.insert(policy::OwnedResource::kNetworkPolicy);
-  } else if (cluster::has_autoscaler(*decoded.pytorch)) {
-    observed.runtime.owned_resources.insert(policy::OwnedResource::kAutoscaler);
-  }
+  observed.runtime.owned_resources = owned_resources_of(observation.id.kind, observation.decoded);
+  policy::correct_clock_skew(observed, observation.now);
+}
 
-  const policy::Plan plan =
-      decoded.errors.empty()
-          ? policy::reconcile(observed, now)
-          : policy::reconcile_invalid(observed, decoded.errors.front().sentence(), now);
-  const auto objects = kind == JobKind::kTrainJob
-                           ? train_job_objects(observed.job)
-                           : pytorch_job_objects(observed.job, *decoded.pytorch, observed.workers,
-                                                 decoded.status, drops_state_, tcpstore);
-  const bool was_rejected = expectations.rejection.has_value();
-  const ApplyResult outcome =
-      deps_.applier.apply(observed.job, decoded.status, plan, expectations, wait, *objects);
+std::unique_ptr<JobObjects> Reconciler::make_objects(const Observation& observation) {
+  const policy::Observed& observed = observation.observed;
+  if (observation.id.kind == JobKind::kTrainJob) return train_job_objects(observed.job);
+  return pytorch_job_objects(observed.job, *observation.decoded.pytorch, observed.workers,
+                             observation.decoded.status, drops_state_, observation.tcpstore);
+}
 
-  // Requeue also after a failure, so that for example an exceeded quota does not delay a deadline.
+void Reconciler::requeue(const std::string& key, const policy::Plan& plan,
+                         const ApplyResult& outcome, bool accepted_again) {
+  // Also after a failure, so that for example an exceeded quota does not delay a deadline.
   if (plan.requeue_after) {
     deps_.queue.add_after(key, std::chrono::ceil<std::chrono::milliseconds>(*plan.requeue_after));
   }
@@ -173,7 +251,7 @@ void Reconciler::reconcile_job(const std::string& key, const net::Wait& wait) {
   }
   deps_.queue.forget(key);
   // The status still has the rejection, and an accepted request need not cause a watch event.
-  if (was_rejected && !expectations.rejection) deps_.queue.add(key);
+  if (accepted_again) deps_.queue.add(key);
 }
 
 void Reconciler::read_start_failures(const std::string& key, policy::Observed& observed,
@@ -220,32 +298,6 @@ void Reconciler::read_start_failures(const std::string& key, policy::Observed& o
   }
   if (!slow.empty()) deps_.queue.add_after(key, kEventsRecheckInterval);
   expectations.pod_event_checks = std::move(pod_event_checks);
-}
-
-std::string Reconciler::serve_store(const JobId& id, const api::PyTorchJob& job,
-                                    policy::Observed& observed) {
-  if (deps_.stores == nullptr) return "";
-  std::set<std::string> addresses;
-  bool others_use_worker_0 = false;
-  for (const Caches::Pod& pod : deps_.caches.pods_of(id)) {
-    const policy::WorkerPhase phase = pod->value.worker.phase;
-    if (phase == policy::WorkerPhase::kSucceeded || phase == policy::WorkerPhase::kFailed) {
-      if (!pod->value.uses_tcpstore || policy::runs_tilewright(observed)) continue;
-      const auto worker = std::ranges::find(observed.workers, pod->uid, &policy::Worker::uid);
-      if (worker != observed.workers.end() &&
-          ended_with_its_store(*worker, deps_.stores->opened())) {
-        worker->failure_cause = api::FailureCause::kInfrastructure;
-        worker->reason = policy::failure_reason::kStoreLost;
-      }
-    } else if (pod->value.uses_tcpstore) {
-      addresses.insert(pod->value.addresses.begin(), pod->value.addresses.end());
-    } else {
-      others_use_worker_0 = true;  // created while there was no store
-    }
-  }
-  deps_.stores->serve(id.uid, addresses);
-  const bool uses_store = cluster::uses_operator_tcpstore(job) && !others_use_worker_0;
-  return uses_store ? deps_.stores->address_for_pods() : "";
 }
 
 JobExpectations& Reconciler::expectations_of(const std::string& key) {

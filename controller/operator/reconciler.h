@@ -8,10 +8,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "controller/operator/applier.h"
 #include "controller/operator/caches.h"
 #include "controller/operator/job_expectations.h"
+#include "controller/operator/job_objects.h"
 #include "controller/operator/metrics.h"
 #include "controller/operator/recorder.h"
 #include "controller/operator/store_hub.h"
@@ -45,7 +47,29 @@ class Reconciler {
   void invalidate_owned_resources() { ++invalidation_round_; }
 
  private:
+  // The job, filled in by read_caches() and observe().
+  struct Observation {
+    JobId id;
+    policy::Observed observed;
+    DecodedJob decoded;             // its job and traits are moved to `observed`
+    std::vector<Caches::Pod> pods;  // as cached; observed.workers has the leader's own writes too
+    std::string tcpstore;           // address for new pods; empty: they use worker 0
+    WallTime now;
+  };
   void reconcile_job(const std::string& key, const net::Wait& wait);
+  // Discards the expectations that belong to a deleted job, or to an earlier invalidation round.
+  void begin(const std::string& key, const Caches::Job& cached, JobExpectations& expectations);
+  Observation read_caches(const std::string& key, const kube::Cached<JobRecord>& cached,
+                          JobExpectations& expectations) const;
+  // Tells the servers of the leader which pods may connect and which have ended.
+  void publish_pods(const Observation& observation);
+  // Reads what the caches do not have: the rendezvous, and the events of pods that do not start.
+  void observe(const std::string& key, const net::Wait& wait, JobExpectations& expectations,
+               Observation& observation);
+  std::unique_ptr<JobObjects> make_objects(const Observation& observation);
+  // `accepted_again`: the API server accepted the requests after it had rejected the last ones.
+  void requeue(const std::string& key, const policy::Plan& plan, const ApplyResult& outcome,
+               bool accepted_again);
   // Reports the exception in the log, a metric, an event and the next status write.
   void handle_exception(const std::string& key, const std::string& what);
   JobExpectations& expectations_of(const std::string& key);
@@ -53,9 +77,6 @@ class Reconciler {
   // Reads the events of scheduled pods that are slow to start.
   void read_start_failures(const std::string& key, policy::Observed& observed,
                            JobExpectations& expectations, const net::Wait& wait);
-  // Serves the store of the job's pods, and marks those that ended with their last store. Returns
-  // the address for new pods; empty: they use worker 0.
-  std::string serve_store(const JobId& id, const api::PyTorchJob& job, policy::Observed& observed);
   void handle_deleted(const std::string& key, JobExpectations& expectations);
 
   const Dependencies deps_;
