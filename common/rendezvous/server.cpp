@@ -80,7 +80,6 @@ class Server::Impl {
     std::deque<Loss> losses;
     std::uint64_t loss_count = 0;
     std::uint64_t disconnections = 0;
-    std::uint64_t refused = 0;
     std::optional<MonotonicTime> deadline;
     // Shared with its connections, which may outlive the job for a moment.
     std::shared_ptr<Usage> usage = std::make_shared<Usage>();
@@ -321,27 +320,23 @@ std::optional<Snapshot> Server::Impl::snapshot(const std::string& uid) const {
   if (found == jobs_.end()) return std::nullopt;
   const Job& job = found->second;
   const State& state = job.state;
-  Snapshot result{.uid = uid,
-                  .phase = state.phase,
+  Snapshot result{.phase = state.phase,
                   .latest_epoch = state.latest_epoch,
                   .epoch = state.epoch(),
                   .world = static_cast<int>(state.epoch_members.size()),
-                  .expected = state.settings.expected,
-                  .end_reason = state.end_reason,
                   .isa = state.isa,
                   .members = {},
                   .progress = job.progress,
                   .losses = {job.losses.begin(), job.losses.end()},
                   .loss_count = job.loss_count,
-                  .disconnections = job.disconnections,
-                  .refused = job.refused};
+                  .disconnections = job.disconnections};
   std::map<MemberId, int> ranks;
   for (const EpochMember& epoch_member : state.epoch_members)
     ranks.emplace(epoch_member.peer.who, static_cast<int>(ranks.size()));
   for (const auto& [process, member] : state.members) {
     const auto rank = ranks.find(member.who);
     result.members.push_back({member.who, member.state, !member.disconnected,
-                              rank == ranks.end() ? -1 : rank->second, member.address, member.isas,
+                              rank == ranks.end() ? -1 : rank->second,
                               member.state == MemberState::kWaiting && lacks_isa(state, member),
                               member.last_seen, member.progress});
   }
@@ -617,7 +612,6 @@ void Server::Impl::reject(ConnectionId id, Rejection reason, const std::string& 
 
 void Server::Impl::refuse(Connection& connection, Job& job, const std::string& reason) {
   log_->warn("rendezvous: refused {} of job {}: {}", connection.peer(), job.uid, reason);
-  ++job.refused;
   connection.send(Refuse{{}, reason, false});
   close_gracefully(connection);
 }
@@ -803,7 +797,6 @@ void Server::Impl::execute(Job& job, const Action& action) {
   } else if (const auto* ask = std::get_if<RequestReform>(&action)) {
     send(job, ask->to, *ask);
   } else if (const auto* refuse = std::get_if<Refuse>(&action)) {
-    ++job.refused;
     log_->warn("rendezvous: job {}: refused {}: {}", job.uid, to_string(refuse->to.process),
                refuse->message);
     send(job, refuse->to, *refuse, true);

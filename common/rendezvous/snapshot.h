@@ -14,10 +14,8 @@ namespace tilewright::rendezvous {
 struct MemberView {
   MemberId who;
   MemberState state = MemberState::kWaiting;
-  bool connected = true;  // false: its connection broke; it stays in its epoch for a moment
-  int rank = -1;          // in the current epoch; -1: not in it
-  std::string address;
-  std::vector<std::string> isas;
+  bool connected = true;   // false: its connection broke; it stays in its epoch for a moment
+  int rank = -1;           // in the current epoch; -1: not in it
   bool lacks_isa = false;  // it waits, because it cannot use the job's instruction set
   MonotonicTime last_seen;
   Progress progress;  // of the last heartbeat in the current epoch
@@ -30,21 +28,17 @@ struct Loss {
 };
 
 struct Snapshot {
-  std::string uid;
   Phase phase = Phase::kGathering;
   Epoch latest_epoch = 0;  // the highest epoch so far: the owner stores it as the next last_epoch
   Epoch epoch = 0;         // the current one; 0: none
   int world = 0;           // of the current epoch
-  int expected = 0;
-  std::string end_reason;           // why the last epoch ended
-  std::string isa;                  // of the latest epoch; empty: no epoch yet
+  std::string isa;         // of the latest epoch; empty: no epoch yet
   std::vector<MemberView> members;  // by process
   // The last progress of rank 0 in any epoch with total_steps > 0; kept after the job's end.
   std::optional<Progress> progress;
   std::vector<Loss> losses;  // the last kKeptLosses
   std::uint64_t loss_count = 0;
   std::uint64_t disconnections = 0;  // of members of an epoch, which may have reconnected
-  std::uint64_t refused = 0;
 };
 inline constexpr std::size_t kKeptLosses = 64;
 

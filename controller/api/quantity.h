@@ -16,7 +16,6 @@ struct Quantity {
   std::string text;
   std::int64_t milli = 0;
 
-  double value() const { return static_cast<double>(milli) / 1000; }
   std::int64_t rounded_up() const { return milli / 1000 + (milli % 1000 > 0 ? 1 : 0); }
   // Compares the amounts, not the strings: 1Gi equals 1024Mi.
   bool operator==(const Quantity& other) const { return milli == other.milli; }

@@ -217,10 +217,6 @@ ApiResult<Json> Client::patch(const WriteGuard& guard, const ResourceType& type,
     case PatchType::kMerge:
       set_body(request, body, "application/merge-patch+json");
       break;
-    case PatchType::kJson:
-      request.retry_safety = RetrySafety::kIfNotProcessed;
-      set_body(request, body, "application/json-patch+json");
-      break;
     case PatchType::kApply:
       set_body(request, body, "application/apply-patch+yaml");  // JSON is YAML
       break;

@@ -51,7 +51,7 @@ struct WatchOptions {
   std::size_t max_event_bytes = kMaxPageBytes;
 };
 
-enum class PatchType { kMerge, kJson, kApply };
+enum class PatchType { kMerge, kApply };
 
 // The content of the response that is requested from the API server.
 enum class ResponseFormat {

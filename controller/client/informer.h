@@ -7,7 +7,6 @@
 
 #include <poll.h>
 
-#include <cstdint>
 #include <exception>
 #include <functional>
 #include <map>
@@ -87,7 +86,6 @@ class Informer : private ReflectorSink {
     const std::lock_guard lock(mutex_);
     return items_.size();
   }
-  Reflector::Stats stats() const { return reflector_.stats(); }
 
  private:
   using Key = std::pair<std::string, std::string>;

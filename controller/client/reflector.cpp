@@ -35,7 +35,6 @@ void Reflector::run() {
 }
 
 bool Reflector::list() {
-  ++lists_;
   const ListSink sink{[this] { sink_.list_begin(); },
                       [this](Json&& item) { sink_.list_item(std::move(item)); }};
   ListOptions options;
@@ -52,7 +51,6 @@ bool Reflector::list() {
 }
 
 void Reflector::watch() {
-  ++watches_;
   WatchOptions options;
   options.resource_version = resource_version_;
   options.server_timeout = options_.watch_timeout + std::chrono::duration_cast<Duration>(
@@ -92,7 +90,6 @@ void Reflector::handle_event(WatchEvent&& event) {
 
 void Reflector::failed(const ApiError& error) {
   if (error.kind == ErrorKind::kCancelled) return;
-  ++failures_;
   // These errors mean that the watch cannot continue from resource_version_.
   const bool relist = error.kind == ErrorKind::kGone || error.kind == ErrorKind::kInvalid ||
                       error.kind == ErrorKind::kProtocol || error.kind == ErrorKind::kTooLarge;

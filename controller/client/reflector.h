@@ -2,8 +2,6 @@
 // Informer is built on it.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -55,13 +53,6 @@ class Reflector {
   // Cancels the request in flight and joins the thread. May be called twice.
   void stop();
 
-  struct Stats {
-    std::uint64_t lists = 0;     // started
-    std::uint64_t watches = 0;   // started
-    std::uint64_t failures = 0;  // of either
-  };
-  Stats stats() const { return {lists_, watches_, failures_}; }
-
  private:
   void run();
   bool list();
@@ -79,8 +70,6 @@ class Reflector {
   std::string resource_version_;  // empty: list again
   ReflectorBackoff backoff_;
   Duration delay_{};  // before the next request
-
-  std::atomic<std::uint64_t> lists_{0}, watches_{0}, failures_{0};
 };
 
 }  // namespace tilewright::kube

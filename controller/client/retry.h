@@ -20,7 +20,7 @@ enum class RetrySafety {
   // Always: reads, and writes whose second execution is rejected or changes nothing: creates with a
   // fixed name, updates and deletes with preconditions, apply and merge patches.
   kAlways,
-  // Only if the server cannot have processed the request: generateName, JSON patches.
+  // Only if the server cannot have processed the request: generateName, deletions without a UID.
   kIfNotProcessed,
 };
 

@@ -52,7 +52,6 @@ class StoreHub {
   std::size_t connections() const;
   // The connections that the server has rejected, by reason.
   std::map<std::string, std::uint64_t> rejections() const { return server_->rejections(); }
-  std::map<tcpstore::StoreId, tcpstore::StoreUsage> stores() const { return server_->stores(); }
 
  private:
   explicit StoreHub(WallTime opened) : opened_(opened) {}

@@ -222,7 +222,6 @@ Restarts plan_restarts(const JobState& state, api::TrainJobStatus& status) {
   for (const auto& [index, worker] : state.workers) {
     const auto kind = failure_kind_of(state, status, *worker);
     if (!kind) continue;
-    restarts.failed.push_back(worker);
     if (!is_counted(status, worker->uid)) {
       new_failures.push_back({worker, failure_of(state.observed, *worker, *kind, state.now)});
     }

@@ -32,7 +32,6 @@ struct Restarts {
   std::vector<WorkerDeletion> deletions;
   std::map<int, WallTime> not_before;   // when a missing index may be created again
   std::set<int> waits_for_spec_change;  // a restart in this generation would fail again
-  std::vector<const Worker*> failed;    // failed, deleted by others or lost
 };
 
 // Records every new failure in `status` (restarts, failures, counted_pods).

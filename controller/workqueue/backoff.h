@@ -26,7 +26,6 @@ class Backoff {
   // initial * 2^n, at most `max`.
   Duration next(const std::string& key);
   void forget(const std::string& key) { failures_.erase(key); }
-  std::size_t tracked_keys() const { return failures_.size(); }
 
  private:
   BackoffLimits limits_;

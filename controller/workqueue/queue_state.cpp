@@ -16,9 +16,7 @@ void QueueState::add(const std::string& key, MonotonicTime now, Priority priorit
   if (closed_) return;
   const auto [at, added] = dirty_.emplace(key, Entry{now, priority});
   const bool in_lane = !processing_.contains(key);
-  if (added) {
-    ++adds_;
-  } else {
+  if (!added) {
     if (at->second.priority >= priority) return;
     if (in_lane) std::erase(lane(at->second.priority), key);
     at->second.priority = priority;

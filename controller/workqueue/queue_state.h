@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
@@ -45,9 +44,7 @@ class QueueState {
   std::size_t depth() const {
     return lane(Priority::kNormal).size() + lane(Priority::kHigh).size();
   }
-  std::size_t delayed() const { return due_by_key_.size(); }
   std::size_t processing() const { return processing_.size(); }
-  std::uint64_t adds() const { return adds_; }
   // The longest time that a key has been queued, and that a key has been processed.
   Duration oldest_queued(MonotonicTime now) const;
   Duration longest_processing(MonotonicTime now) const;
@@ -78,7 +75,6 @@ class QueueState {
   std::map<std::string, MonotonicTime> processing_;  // with the time of take()
   std::map<std::string, Entry> due_by_key_;
   std::set<std::pair<MonotonicTime, std::string>> keys_by_due_;
-  std::uint64_t adds_ = 0;
   bool closed_ = false;
 };
 

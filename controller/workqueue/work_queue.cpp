@@ -82,8 +82,8 @@ void WorkQueue::shut_down() {
 QueueStats WorkQueue::stats() const {
   const std::lock_guard lock(mutex_);
   const MonotonicTime now = clock_();
-  return {state_.depth(), state_.delayed(),          state_.processing(),           state_.adds(),
-          retries_,       state_.oldest_queued(now), state_.longest_processing(now)};
+  return {state_.depth(), state_.processing(), retries_, state_.oldest_queued(now),
+          state_.longest_processing(now)};
 }
 
 void WorkQueue::wait(std::condition_variable& condition, std::unique_lock<std::mutex>& lock,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -16,9 +17,7 @@ namespace tilewright::workqueue {
 
 struct QueueStats {
   std::size_t depth = 0;
-  std::size_t delayed = 0;
   std::size_t processing = 0;
-  std::uint64_t adds = 0;
   std::uint64_t retries = 0;  // calls of add_rate_limited
   Duration oldest_queued{};
   Duration longest_processing{};

