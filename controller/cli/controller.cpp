@@ -17,6 +17,7 @@
 #include "controller/api/names.h"
 #include "controller/api/pytorchjob.h"
 #include "controller/cli/gang_scheduler_option.h"
+#include "controller/cli/kubeconfig_options.h"
 #include "controller/client/config.h"
 #include "controller/operator/operator.h"
 #include "controller/operator/write_fault.h"
@@ -25,8 +26,8 @@ namespace tilewright {
 namespace {
 
 struct ControllerOptions {
-  std::string kubeconfig, context, log_level = "info";
-  bool allow_insecure = false;
+  KubeconfigOptions connection;
+  std::string log_level = "info";
   std::string rendezvous_listen, rendezvous_address, tcpstore_listen, tcpstore_address;
   std::string metrics_listen, health_listen;
   controller::Options operator_options;
@@ -102,11 +103,7 @@ Status run(ControllerOptions& options) {
   for (const std::string& sentence : describe_unknown_variables(environ)) log->warn("{}", sentence);
   auto signals = Signals::install();
   if (!signals) return signals.error();
-  kube::ConfigSources sources = kube::config_sources_from_environment();
-  sources.kubeconfig = options.kubeconfig;
-  sources.context = options.context;
-  sources.allow_insecure = options.allow_insecure;
-  const auto cluster = kube::load_config(sources);
+  const auto cluster = kube::load_config(config_sources(options.connection));
   if (!cluster) return cluster.error();
   if (Status completed = complete_options(options, *cluster); !completed) return completed;
   kube::SenderOptions sender;
@@ -129,6 +126,112 @@ Status run(ControllerOptions& options) {
   return {};
 }
 
+void add_seconds_option(CLI::App& command, const char* flag, Duration& time, int most,
+                        const char* help) {
+  command
+      .add_option_function<int>(
+          flag, [&time](int count) { time = std::chrono::seconds(count); }, help)
+      ->check(CLI::Range(1, most))
+      ->default_str(std::to_string(to_seconds(time)));
+}
+
+void add_namespace_options(CLI::App& command, controller::Options& to) {
+  command.add_option("--namespace", to.own_namespace,
+                     "Namespace of the Lease, the master key Secret and the rendezvous Service; "
+                     "default: $POD_NAMESPACE");
+  command.add_option("--watch_namespace", to.jobs_namespace,
+                     "Reconcile jobs of this namespace only; default: all namespaces");
+}
+
+// Also --resync_period, which the help lists among the times.
+void add_leader_election_options(CLI::App& command, controller::Options& to) {
+  command
+      .add_option("--leader_elect", to.elect_leader,
+                  "Whether the replicas elect a leader; set false only for a single replica")
+      ->capture_default_str();
+  command.add_option("--lease_name", to.lease_name, "Name of the Lease for leader election")
+      ->capture_default_str();
+  constexpr int kHour = 3600;
+  add_seconds_option(command, "--resync_period", to.resync_period, 24 * kHour,
+                     "Seconds after which all jobs are reconciled again, even if unchanged");
+  add_seconds_option(command, "--leader_elect_lease_duration", to.elector.lease_duration, kHour,
+                     "Seconds after which another replica may acquire a Lease that is not renewed");
+  add_seconds_option(command, "--leader_elect_renew_deadline", to.elector.renew_deadline, kHour,
+                     "Seconds after which a leader that cannot renew the Lease stops writing");
+  add_seconds_option(command, "--leader_elect_retry_period", to.elector.retry_period, kHour,
+                     "Seconds between two attempts to acquire or renew the Lease");
+}
+
+void add_rendezvous_options(CLI::App& command, ControllerOptions& options) {
+  controller::Options& to = options.operator_options;
+  command
+      .add_option("--master_key_name", to.master_key_name,
+                  "Secret from which the keys of the jobs are derived; created if missing")
+      ->capture_default_str();
+  command.add_option(
+      "--rendezvous_listen", options.rendezvous_listen,
+      fmt::format("Listen address of the rendezvous server; default: :{}", kRendezvousPort));
+  command.add_option("--rendezvous_address", options.rendezvous_address,
+                     "HOST:PORT at which workers connect to the operator; default: the cluster IP "
+                     "of the rendezvous Service, whose endpoint is $POD_IP of the leader");
+  command
+      .add_option("--rendezvous_service", to.rendezvous_service,
+                  "Service through which workers connect to the leader")
+      ->capture_default_str();
+}
+
+void add_pytorchjob_options(CLI::App& command, ControllerOptions& options) {
+  controller::Options& to = options.operator_options;
+  command.add_flag("--enable_pytorchjobs", to.pytorch_jobs.enabled,
+                   "Also run PyTorchJobs of kubeflow.org/v1");
+  command.add_flag_callback(
+      "--beside_kubeflow", [&to] { to.pytorch_jobs.kubeflow = api::KubeflowOperator::kPresent; },
+      "Kubeflow's training operator also runs in the cluster: run only PyTorchJobs whose "
+      "spec.runPolicy.managedBy names this operator");
+  command.add_option(
+      "--pytorchjobs_managed_by", to.pytorch_jobs.manager,
+      fmt::format("Value of spec.runPolicy.managedBy that names this operator, in addition to {}",
+                  kPyTorchJobManager));
+  command
+      .add_option("--pytorchjob_store", to.pytorchjob_store,
+                  "Whether torchrun's agents of elastic PyTorchJobs rendezvous through a TCPStore "
+                  "of the operator; false: through worker 0, as with Kubeflow's operator. The "
+                  "network must keep the source addresses of the pods")
+      ->capture_default_str();
+  command.add_option("--tcpstore_listen", options.tcpstore_listen,
+                     fmt::format("Listen address of the TCPStores; default: :{}", kTcpStorePort));
+  command.add_option("--tcpstore_address", options.tcpstore_address,
+                     "HOST:PORT at which torchrun's agents connect to the TCPStores; default: the "
+                     "port tcpstore of the rendezvous Service, none with --rendezvous_address");
+}
+
+void add_server_options(CLI::App& command, ControllerOptions& options) {
+  command.add_option(
+      "--metrics_listen", options.metrics_listen,
+      fmt::format("Listen address of /metrics; default: :{}", kControllerMetricsPort));
+  command.add_option(
+      "--health_listen", options.health_listen,
+      fmt::format("Listen address of /healthz and /readyz; default: :{}", kControllerHealthPort));
+  command
+      .add_option(
+          "--metrics_namespaces", options.operator_options.metrics_namespaces,
+          "Namespaces, separated by commas, that may reach /metrics of the workers, in addition to "
+          "that of the job; default: all")
+      ->delimiter(',');
+}
+
+void add_concurrency_options(CLI::App& command, controller::Options& to) {
+  command.add_option("--reconcilers", to.reconcilers, "Number of concurrent reconciles")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command
+      .add_option("--parallel_requests", to.parallel_requests,
+                  "Number of API requests, beyond one for each reconciler, that create or delete "
+                  "objects concurrently")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void add_controller_command(CLI::App& app, int& exit_code) {
@@ -137,100 +240,15 @@ void add_controller_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "controller",
       "Run the operator, which reconciles the TrainJobs and PyTorchJobs of a cluster");
-  command->add_option(
-      "--kubeconfig", options->kubeconfig,
-      "Path of the kubeconfig; default: $KUBECONFIG, then the pod's service account, "
-      "then ~/.kube/config");
-  command->add_option("--context", options->context,
-                      "Context of the kubeconfig; default: current-context");
-  command->add_flag("--allow_insecure", options->allow_insecure,
-                    "Allow insecure-skip-tls-verify in the kubeconfig");
-  command->add_option("--namespace", to.own_namespace,
-                      "Namespace of the Lease, the master key Secret and the rendezvous Service; "
-                      "default: $POD_NAMESPACE");
-  command->add_option("--watch_namespace", to.jobs_namespace,
-                      "Reconcile jobs of this namespace only; default: all namespaces");
-  command
-      ->add_option("--leader_elect", to.elect_leader,
-                   "Whether the replicas elect a leader; set false only for a single replica")
-      ->capture_default_str();
-  command->add_option("--lease_name", to.lease_name, "Name of the Lease for leader election")
-      ->capture_default_str();
-  constexpr int kHour = 3600;
-  const std::tuple<const char*, Duration*, int, const char*> times[] = {
-      {"--resync_period", &to.resync_period, 24 * kHour,
-       "Seconds after which all jobs are reconciled again, even if unchanged"},
-      {"--leader_elect_lease_duration", &to.elector.lease_duration, kHour,
-       "Seconds after which another replica may acquire a Lease that is not renewed"},
-      {"--leader_elect_renew_deadline", &to.elector.renew_deadline, kHour,
-       "Seconds after which a leader that cannot renew the Lease stops writing"},
-      {"--leader_elect_retry_period", &to.elector.retry_period, kHour,
-       "Seconds between two attempts to acquire or renew the Lease"}};
-  for (const auto& [flag, time, most, help] : times) {
-    command
-        ->add_option_function<int>(
-            flag, [time = time](int count) { *time = std::chrono::seconds(count); }, help)
-        ->check(CLI::Range(1, most))
-        ->default_str(std::to_string(to_seconds(*time)));
-  }
-  command
-      ->add_option("--master_key_name", to.master_key_name,
-                   "Secret from which the keys of the jobs are derived; created if missing")
-      ->capture_default_str();
-  command->add_option(
-      "--rendezvous_listen", options->rendezvous_listen,
-      fmt::format("Listen address of the rendezvous server; default: :{}", kRendezvousPort));
-  command->add_option("--rendezvous_address", options->rendezvous_address,
-                      "HOST:PORT at which workers connect to the operator; default: the cluster IP "
-                      "of the rendezvous Service, whose endpoint is $POD_IP of the leader");
-  command
-      ->add_option("--rendezvous_service", to.rendezvous_service,
-                   "Service through which workers connect to the leader")
-      ->capture_default_str();
+  // --help lists the options in this order.
+  add_kubeconfig_options(*command, options->connection);
+  add_namespace_options(*command, to);
+  add_leader_election_options(*command, to);
+  add_rendezvous_options(*command, *options);
   add_gang_scheduler_option(*command, to.gang_scheduler);
-  command->add_flag("--enable_pytorchjobs", to.pytorch_jobs.enabled,
-                    "Also run PyTorchJobs of kubeflow.org/v1");
-  command->add_flag_callback(
-      "--beside_kubeflow", [&to] { to.pytorch_jobs.kubeflow = api::KubeflowOperator::kPresent; },
-      "Kubeflow's training operator also runs in the cluster: run only PyTorchJobs whose "
-      "spec.runPolicy.managedBy names this operator");
-  command->add_option(
-      "--pytorchjobs_managed_by", to.pytorch_jobs.manager,
-      fmt::format("Value of spec.runPolicy.managedBy that names this operator, in addition to {}",
-                  kPyTorchJobManager));
-  command
-      ->add_option(
-          "--pytorchjob_store", to.pytorchjob_store,
-          "Whether torchrun's agents of elastic PyTorchJobs rendezvous through a TCPStore of "
-          "the operator; false: through worker 0, as with Kubeflow's operator. The network "
-          "must keep the source addresses of the pods")
-      ->capture_default_str();
-  command->add_option("--tcpstore_listen", options->tcpstore_listen,
-                      fmt::format("Listen address of the TCPStores; default: :{}", kTcpStorePort));
-  command->add_option("--tcpstore_address", options->tcpstore_address,
-                      "HOST:PORT at which torchrun's agents connect to the TCPStores; default: the "
-                      "port tcpstore of the rendezvous Service, none with --rendezvous_address");
-  command->add_option(
-      "--metrics_listen", options->metrics_listen,
-      fmt::format("Listen address of /metrics; default: :{}", kControllerMetricsPort));
-  command->add_option(
-      "--health_listen", options->health_listen,
-      fmt::format("Listen address of /healthz and /readyz; default: :{}", kControllerHealthPort));
-  command
-      ->add_option(
-          "--metrics_namespaces", to.metrics_namespaces,
-          "Namespaces, separated by commas, that may reach /metrics of the workers, in addition to "
-          "that of the job; default: all")
-      ->delimiter(',');
-  command->add_option("--reconcilers", to.reconcilers, "Number of concurrent reconciles")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
-  command
-      ->add_option("--parallel_requests", to.parallel_requests,
-                   "Number of API requests, beyond one for each reconciler, that create or delete "
-                   "objects concurrently")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
+  add_pytorchjob_options(*command, *options);
+  add_server_options(*command, *options);
+  add_concurrency_options(*command, to);
   command->add_option("--log_level", options->log_level, "Lowest level of messages to log")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}))
       ->capture_default_str();

@@ -114,8 +114,12 @@ void print(std::ostream& err, const std::string& text) {
 // Prints the findings. Returns true if the TrainJob is valid.
 bool validate_trainjob(Document document, const std::string& file, std::ostream& out,
                        std::ostream& err) {
+  const auto fail = [&](const std::vector<FieldError>& errors) {
+    print(err, sentences(errors, file));
+    return false;
+  };
   api::DecodeResult decoded = api::decode_document(std::move(document));
-  if (!decoded.ok()) return print(err, sentences(decoded.errors, file)), false;
+  if (!decoded.ok()) return fail(decoded.errors);
   api::apply_defaults(decoded.job);
   const api::Findings anywhere = validate(decoded.job, decoded.positions);
   const api::Findings local = validate_for_local(decoded.job, decoded.positions);
@@ -126,7 +130,7 @@ bool validate_trainjob(Document document, const std::string& file, std::ostream&
       errors.push_back(std::move(error));
     }
   }
-  if (!errors.empty()) return print(err, sentences(errors, file)), false;
+  if (!errors.empty()) return fail(errors);
   for (const api::Findings& findings : {anywhere, local, cluster}) {
     print_warnings(err, findings.warnings, file);
   }
@@ -142,14 +146,18 @@ bool validate_trainjob(Document document, const std::string& file, std::ostream&
 // The same for a PyTorchJob, with whether Tilewright's trainer runs it.
 bool validate_pytorchjob(Document document, const std::string& file, std::ostream& out,
                          std::ostream& err) {
+  const auto fail = [&](const std::vector<FieldError>& errors) {
+    print(err, sentences(errors, file));
+    return false;
+  };
   const api::DecodedPyTorchJob decoded = api::decode_pytorchjob_document(std::move(document));
-  if (!decoded.ok()) return print(err, sentences(decoded.errors, file)), false;
+  if (!decoded.ok()) return fail(decoded.errors);
   api::PyTorchJob job = decoded.job;
   api::apply_defaults(job);
   const api::Findings findings = validate(job, decoded.positions);
-  if (!findings.ok()) return print(err, sentences(findings.errors, file)), false;
+  if (!findings.ok()) return fail(findings.errors);
   const convert::NativeCheck native = convert::check_native(decoded.job, decoded.positions);
-  if (native.fails) return print(err, sentences(native.errors, file)), false;
+  if (native.fails) return fail(native.errors);
   print_warnings(err, findings.warnings, file);
   if (native.starts_worker) {
     out << fmt::format(
@@ -221,7 +229,10 @@ ExitCode check_in_cluster(kube::Client& client, const kube::ClusterConfig& confi
                           const ClusterOptions& options, const std::string& file,
                           const Document& document, std::ostream& out, std::ostream& err) {
   const auto checked = api::check_document(document, file, api::Target::kCluster);
-  if (!checked) return print(err, checked.error().message), ExitCode::kManifest;
+  if (!checked) {
+    print(err, checked.error().message);
+    return ExitCode::kManifest;
+  }
   std::string namespace_name = options.namespace_name;
   if (namespace_name.empty()) namespace_name = checked->job.metadata.namespace_name;
   if (namespace_name.empty()) namespace_name = config.default_namespace;
@@ -266,14 +277,14 @@ int validate_files(const std::vector<std::filesystem::path>& files,
 
 int validate_in_cluster(const std::vector<Input>& manifests, const ClusterOptions& cluster_options,
                         std::ostream& out, std::ostream& err) {
-  kube::ConfigSources sources = kube::config_sources_from_environment();
-  sources.kubeconfig = cluster_options.kubeconfig;
-  sources.context = cluster_options.context;
-  sources.allow_insecure = cluster_options.allow_insecure;
-  const auto config = kube::load_config(sources);
-  if (!config) return err << config.error().message << '\n', static_cast<int>(config.error().code);
+  const auto fail = [&err](const Error& error) {
+    print(err, error.message);
+    return static_cast<int>(error.code);
+  };
+  const auto config = kube::load_config(config_sources(cluster_options.connection));
+  if (!config) return fail(config.error());
   const auto client = kube::Client::make(*config);
-  if (!client) return err << client.error().message << '\n', static_cast<int>(client.error().code);
+  if (!client) return fail(client.error());
   ExitCode outcome = ExitCode::kOk;
   const auto add = [&outcome](ExitCode code) {
     if (outcome != ExitCode::kManifest && code != ExitCode::kOk) outcome = code;
@@ -311,20 +322,10 @@ void add_validate_command(CLI::App& app, int& exit_code) {
       command->add_flag("--cluster", options->cluster,
                         "Also check against a cluster: API server validation, node capacity, "
                         "PersistentVolumeClaims, quotas; creates nothing");
-  command
-      ->add_option(
-          "--kubeconfig", options->cluster_options.kubeconfig,
-          "Path of the kubeconfig; default: $KUBECONFIG, then the pod's service account, then "
-          "~/.kube/config")
-      ->needs(cluster);
-  command
-      ->add_option("--context", options->cluster_options.context,
-                   "Context of the kubeconfig; default: current-context")
-      ->needs(cluster);
-  command
-      ->add_flag("--allow_insecure", options->cluster_options.allow_insecure,
-                 "Allow insecure-skip-tls-verify in the kubeconfig")
-      ->needs(cluster);
+  for (CLI::Option* option :
+       add_kubeconfig_options(*command, options->cluster_options.connection)) {
+    option->needs(cluster);
+  }
   command
       ->add_option(
           "--namespace", options->cluster_options.namespace_name,

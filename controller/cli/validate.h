@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/files.h"
+#include "controller/cli/kubeconfig_options.h"
 
 namespace tilewright {
 
@@ -16,11 +17,8 @@ namespace tilewright {
 void add_validate_command(CLI::App& app, int& exit_code);
 
 struct ClusterOptions {
-  // The defaults are those of kubectl.
-  std::string kubeconfig;
-  std::string context;
-  bool allow_insecure = false;  // accept insecure-skip-tls-verify in the kubeconfig
-  std::string namespace_name;
+  KubeconfigOptions connection;
+  std::string namespace_name;  // empty: that of the manifest, then that of the kubeconfig
 };
 
 // Prints one line per valid job to `out`, errors and warnings to `err`. Returns kManifest if a file

@@ -78,7 +78,7 @@ class ClusterCli : public Cli {
                             request.method == "POST" ? body : denial("list"));
         });
     ClusterOptions options;
-    options.kubeconfig =
+    options.connection.kubeconfig =
         file("kubeconfig", R"(clusters: [{name: test, cluster: {server: ")" + server.url() + R"("}}]
 contexts: [{name: test, context: {cluster: test, user: test}}]
 users: [{name: test, user: {}}]
