@@ -274,7 +274,7 @@ json measure_operator(FakeCluster& cluster, const Sizes& sizes) {
   const auto job_times = timeline.job_times();
   const double there = seconds_between(start, last_of(job_times, &Timeline::JobTimes::all_created));
   // Wait for the events, which are posted asynchronously.
-  net::wait_ready(-1, 0, net::within(std::chrono::seconds(3)));
+  net::sleep_until(net::within(std::chrono::seconds(3)));
   result["jobs_created_seconds"] = created;
   result["seconds_to_all_pods"] = there;
   result["pods_per_second"] = sizes.jobs * sizes.pods / there;
@@ -324,7 +324,7 @@ json measure_suspended(FakeCluster& cluster, const Sizes& sizes) {
   const OperatorProcess again(cluster.control_plane(), "operator");
   result["jobs"] = sizes.suspended;
   result["start_to_synced_seconds"] = again.seconds_to_ready();
-  net::wait_ready(-1, 0, net::within(std::chrono::seconds(5)));
+  net::sleep_until(net::within(std::chrono::seconds(5)));
   result["cpu_seconds_after_five"] = again.cpu_seconds();
   result["peak_mib"] = again.peak_mib();
   result["requests"] = sum_of(again.requests());

@@ -65,7 +65,7 @@ OperatorProcess::OperatorProcess(const testing::ControlPlane& control_plane,
     if (std::chrono::steady_clock::now() - start > std::chrono::seconds(60)) {
       throw std::runtime_error("the controller did not become ready within 60 s");
     }
-    net::wait_ready(-1, 0, net::within(std::chrono::milliseconds(10)));
+    net::sleep_until(net::within(std::chrono::milliseconds(10)));
   }
   seconds_to_ready_ = in_seconds(std::chrono::steady_clock::now() - start);
 }

@@ -58,9 +58,14 @@ Ready wait_ready(int fd, short events, const Wait& wait) {
   }
 }
 
+bool sleep_until(const Wait& wait) {
+  constexpr int kNoDescriptor = -1;  // which poll() ignores
+  return wait_ready(kNoDescriptor, 0, wait) == Ready::kTimedOut;
+}
+
 bool pause_for(const Wait& wait, Duration duration) {
   const Wait part(std::min(wait.deadline, monotonic_now() + duration), wait.cancel);
-  return wait_ready(-1, 0, part) != Ready::kCancelled && monotonic_now() < wait.deadline;
+  return sleep_until(part) && monotonic_now() < wait.deadline;
 }
 
 }  // namespace tilewright::net

@@ -40,11 +40,14 @@ inline Wait within(Duration duration, const WakeUp* cancel = nullptr) {
 
 enum class Ready { kYes, kTimedOut, kCancelled };
 
-// Waits until poll(2) reports one of `events`, an error or a hang-up on fd. With fd -1, waits only
-// for the deadline or the cancellation. Cancellation takes precedence over readiness.
+// Waits until poll(2) reports one of `events`, an error or a hang-up on fd. Cancellation takes
+// precedence over readiness.
 Ready wait_ready(int fd, short events, const Wait& wait);
 
-// Waits for a fixed time, for what no event reports. False: `wait` is over or cancelled.
+// Sleeps until the deadline. False: cancelled, perhaps before the call.
+bool sleep_until(const Wait& wait);
+
+// Sleeps for a fixed time, for what no event reports. False: `wait` is over or cancelled.
 bool pause_for(const Wait& wait, Duration duration);
 
 // The timeout argument of poll(2) for a deadline: in milliseconds, rounded up, at least 0, at most

@@ -345,7 +345,7 @@ void Client::Impl::back_off() {
   backoff_ = std::clamp(backoff_ * 2, options_.min_backoff, options_.max_backoff);
   std::uniform_real_distribution<double> part(0.5, 1.0);
   const auto pause = std::chrono::duration_cast<Duration>(backoff_ * part(jitter_));
-  net::wait_ready(-1, 0, net::within(pause, &stop_token_));
+  net::sleep_until(net::within(pause, &stop_token_));
 }
 
 Status Client::Impl::connect(net::Socket& socket) {

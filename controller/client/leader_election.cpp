@@ -31,7 +31,7 @@ void LeaderElection::run() {
     const Elector::Action action = elector_.next(monotonic_now(), wall_now());
     update_leadership();
     if (action.kind == Elector::Action::Kind::kWait) {
-      net::wait_ready(-1, 0, {action.until, &stop_});
+      net::sleep_until({action.until, &stop_});
     } else {
       perform(action);
     }

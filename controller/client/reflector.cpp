@@ -26,8 +26,7 @@ void Reflector::stop() {
 void Reflector::run() {
   while (!stop_.signalled()) {
     if (delay_ > Duration::zero()) {
-      const auto ready = net::wait_ready(-1, 0, net::within(delay_, &stop_));
-      if (ready == net::Ready::kCancelled) return;
+      if (!net::sleep_until(net::within(delay_, &stop_))) return;
       delay_ = Duration::zero();
     }
     if (!resource_version_.empty() || list()) watch();

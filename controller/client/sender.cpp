@@ -144,7 +144,7 @@ ApiResult<std::string> Sender::send(const ApiRequest& request, const net::Wait& 
         retry_delay(options_.retry, error, request.retry_safety, attempts, options_.jitter());
     const MonotonicTime next_attempt = monotonic_now() + delay.value_or(Duration::zero());
     if (!delay || next_attempt >= wait.deadline) return error;
-    if (net::wait_ready(-1, 0, {next_attempt, wait.cancel}) == net::Ready::kCancelled) {
+    if (!net::sleep_until({next_attempt, wait.cancel})) {
       error.kind = ErrorKind::kCancelled;
       error.message = "cancelled after: " + error.message;
       return error;

@@ -92,7 +92,7 @@ bool LeadershipSession::retry_until_success(const char* what, Step step) {
       last_error = error->message;
       logged = now;
     }
-    net::wait_ready(-1, 0, net::within(kRetryInterval, &stop_));
+    net::sleep_until(net::within(kRetryInterval, &stop_));
   }
   return false;
 }
@@ -207,8 +207,7 @@ void LeadershipSession::serve(const JobKeys& keys) {
     workers.emplace_back([this, &reconciler] { work(reconciler); });
   }
   enqueue_all();
-  while (net::wait_ready(-1, 0, net::within(options_.resync_period, &stop_)) ==
-         net::Ready::kTimedOut) {
+  while (net::sleep_until(net::within(options_.resync_period, &stop_))) {
     // A user may have deleted the EndpointSlice or recreated the Service.
     retry_until_success("the address of the rendezvous", [this] { return publish(); });
     reconciler.invalidate_owned_resources();

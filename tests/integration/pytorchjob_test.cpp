@@ -69,7 +69,7 @@ bool eventually(const std::function<bool()>& holds) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!holds()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
-    net::wait_ready(-1, 0, net::within(std::chrono::milliseconds(50)));
+    net::sleep_until(net::within(std::chrono::milliseconds(50)));
   }
   return true;
 }

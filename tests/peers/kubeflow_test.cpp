@@ -186,7 +186,7 @@ class JobRun {
     });
     const auto deadline = std::chrono::steady_clock::now() + kTimeout;
     while (objects().size() > 1 && std::chrono::steady_clock::now() < deadline) {
-      net::wait_ready(-1, 0, net::within(std::chrono::milliseconds(50)));
+      net::sleep_until(net::within(std::chrono::milliseconds(50)));
     }
   }
   void hold_containers() { side_.node.hold_containers(true); }
@@ -211,7 +211,7 @@ class JobRun {
     const auto limit = std::chrono::ceil<std::chrono::seconds>(wall_now() - *start + kLeft);
     change({{"spec", {{"runPolicy", {{"activeDeadlineSeconds", limit.count()}}}}}});
     while (wall_now() < *start + limit + std::chrono::seconds(1)) {
-      net::wait_ready(-1, 0, net::within(std::chrono::milliseconds(100)));
+      net::sleep_until(net::within(std::chrono::milliseconds(100)));
     }
   }
   std::string state() { return state_of(side_.jobs.objects()[name_]); }

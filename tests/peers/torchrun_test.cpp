@@ -66,7 +66,7 @@ class TorchrunPeerTest : public ControllerTest {
     while (!holds()) {
       if (std::chrono::steady_clock::now() > deadline) return false;
       run_pods();
-      net::wait_ready(-1, 0, net::within(std::chrono::milliseconds(50)));
+      net::sleep_until(net::within(std::chrono::milliseconds(50)));
     }
     return true;
   }

@@ -117,7 +117,7 @@ HttpResponse FakeNode::retry_while_unavailable(const std::function<HttpResponse(
     HttpResponse answer = request();
     const bool down = answer.status == 0 || answer.status >= 500 || answer.status == 429;
     if (!down || std::chrono::steady_clock::now() > deadline) return answer;
-    net::wait_ready(-1, 0, net::within(kRetryInterval));
+    net::sleep_until(net::within(kRetryInterval));
   }
 }
 

@@ -209,7 +209,7 @@ void FaultyProxy::count_fault(Kind kind) {
 }
 
 void FaultyProxy::pause(std::chrono::milliseconds duration) const {
-  net::wait_ready(-1, 0, net::within(duration, &stop_));
+  net::sleep_until(net::within(duration, &stop_));
 }
 
 // /api/v1/namespaces/NS/pods/NAME/status, /apis/GROUP/VERSION/nodes?watch=true

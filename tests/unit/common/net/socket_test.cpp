@@ -287,57 +287,5 @@ TEST(Listener, ListensOnBothFamiliesWithoutAHost) {
   }
 }
 
-TEST(WakeUp, StaysSignalledUntilCleared) {
-  WakeUp cancel;
-  EXPECT_EQ(wait_ready(-1, 0, within(milliseconds(5), &cancel)), Ready::kTimedOut);
-  cancel.signal();
-  cancel.signal();
-  EXPECT_EQ(wait_ready(-1, 0, within(std::chrono::hours(1), &cancel)), Ready::kCancelled);
-  EXPECT_EQ(wait_ready(-1, 0, within(std::chrono::hours(1), &cancel)), Ready::kCancelled);
-  cancel.clear();
-  EXPECT_EQ(wait_ready(-1, 0, within(milliseconds(5), &cancel)), Ready::kTimedOut);
-}
-
-// A wait on the descriptor alone, whose thread then asks why it ended.
-TEST(WakeUp, IsSignalledWhenItsDescriptorIsReadable) {
-  constexpr int kTimes = 5000;
-  WakeUp ping, pong;
-  const auto answer = [&](WakeUp& awaited, WakeUp& next) {
-    int missed = 0;
-    for (int i = 0; i < kTimes; ++i) {
-      if (wait_ready(awaited.fd(), POLLIN, within(std::chrono::seconds(60))) != Ready::kYes) break;
-      missed += !awaited.signalled();
-      awaited.clear();
-      next.signal();
-    }
-    return missed;
-  };
-  auto other = std::async(std::launch::async, [&] { return answer(ping, pong); });
-  ping.signal();
-  EXPECT_EQ(answer(pong, ping), 0);
-  EXPECT_EQ(other.get(), 0);
-}
-
-// However signal() and clear() of several threads interleave.
-TEST(WakeUp, HasItsDescriptorReadableWhileSignalled) {
-  WakeUp cancel;
-  std::vector<std::thread> threads;
-  threads.reserve(4);
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&cancel, i] {
-      for (int times = 0; times < 20000; ++times) i < 2 ? cancel.signal() : cancel.clear();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  const auto readable = [&] {
-    return wait_ready(cancel.fd(), POLLIN, within(milliseconds(0))) == Ready::kYes;
-  };
-  EXPECT_EQ(readable(), cancel.signalled());
-  cancel.signal();
-  EXPECT_TRUE(readable() && cancel.signalled());
-  cancel.clear();
-  EXPECT_FALSE(readable() || cancel.signalled());
-}
-
 }  // namespace
 }  // namespace tilewright::net

@@ -115,7 +115,7 @@ TEST(StoppedCoordinator, KeepsTheEpochOfMembersThatWereStoppedToo) {
   ASSERT_EQ(others.read(), "joined");
   others.stop();
   coordinator.stop();
-  net::wait_ready(-1, 0, net::within(kStop));
+  net::sleep_until(net::within(kStop));
   coordinator.resume();
   coordinator.tell("report");
   others.resume();
