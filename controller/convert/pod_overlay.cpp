@@ -22,6 +22,17 @@ using nlohmann::ordered_json;
 
 constexpr const char* kSharedMemoryPath = "/dev/shm";
 
+// Fields of the pod that spec.worker has under the same name.
+constexpr std::array<std::string_view, 9> kWorkerFields = {"nodeSelector",
+                                                           "tolerations",
+                                                           "affinity",
+                                                           "topologySpreadConstraints",
+                                                           "serviceAccountName",
+                                                           "priorityClassName",
+                                                           "schedulerName",
+                                                           "imagePullSecrets",
+                                                           "terminationGracePeriodSeconds"};
+
 }  // namespace
 
 // Mounts that no path of the trainer uses, and /dev/shm.
@@ -33,35 +44,36 @@ void PodOverlay::convert_mounts() {
     while (at.size() > 1 && at.ends_with('/')) at.pop_back();
     const std::string path = element_path(source_.container.path() + ".volumeMounts", i);
     if (at == kSharedMemoryPath) {
-      std::string volume_path;
-      const json* volume = volumes_.find_in_pod(name, volume_path);
-      const json& source = volume == nullptr ? mounts : member(*volume, "emptyDir");
-      const json& limit = member(source, "sizeLimit");
-      if (!limit.is_null()) {
-        draft_.worker()["sharedMemory"] =
-            limit.is_string() ? limit.get<std::string>() : limit.dump();
-        draft_.made_of("spec.worker.sharedMemory", volume_path);
-      } else {
-        draft_.note(path, "spec.worker.sharedMemory",
-                    "/dev/shm without sizeLimit: each worker has its own /dev/shm; sharedMemory "
-                    "sets its size",
-                    true);
-      }
-      continue;
-    }
-    if (volumes_.uses(name)) {
+      convert_shared_memory(name, path);
+    } else if (volumes_.uses(name)) {
       draft_.note(
           path, "spec.volumes",
           fmt::format("mountPath {}: the volume {} is at /mnt/tilewright/{}", at, name, name),
           true);
-      continue;
+    } else {
+      add_pod_volume(name);
+      overlay_worker_["volumeMounts"].push_back(ordered_json(mounts[i]));
+      draft_.made_of(element_path(std::string(kPodTemplate) + ".spec.containers[0].volumeMounts",
+                                  overlay_worker_["volumeMounts"].size() - 1),
+                     path);
     }
-    add_pod_volume(name);
-    overlay_worker_["volumeMounts"].push_back(ordered_json(mounts[i]));
-    draft_.made_of(element_path(std::string(kPodTemplate) + ".spec.containers[0].volumeMounts",
-                                overlay_worker_["volumeMounts"].size() - 1),
-                   path);
   }
+}
+
+// `volume_name`, `mount_path`: of the mount at /dev/shm.
+void PodOverlay::convert_shared_memory(const std::string& volume_name,
+                                       const std::string& mount_path) {
+  std::string volume_path;
+  const json* volume = volumes_.find_in_pod(volume_name, volume_path);
+  const json limit = volume == nullptr ? json() : member(member(*volume, "emptyDir"), "sizeLimit");
+  if (limit.is_null()) {
+    return draft_.note(mount_path, "spec.worker.sharedMemory",
+                       "/dev/shm without sizeLimit: each worker has its own /dev/shm; "
+                       "sharedMemory sets its size",
+                       true);
+  }
+  draft_.worker()["sharedMemory"] = limit.is_string() ? limit.get<std::string>() : limit.dump();
+  draft_.made_of("spec.worker.sharedMemory", volume_path);
 }
 
 // Adds a volume of the pod to the podTemplate, unless spec.volumes has it.
@@ -79,47 +91,57 @@ void PodOverlay::add_pod_volume(const std::string& name) {
 }
 
 void PodOverlay::convert_pod() {
-  const json& spec = source_.pod();
-  // Fields that spec.worker has under the same name.
-  constexpr std::array<const char*, 9> kSame = {"nodeSelector",
-                                                "tolerations",
-                                                "affinity",
-                                                "topologySpreadConstraints",
-                                                "serviceAccountName",
-                                                "priorityClassName",
-                                                "schedulerName",
-                                                "imagePullSecrets",
-                                                "terminationGracePeriodSeconds"};
-  for (const char* name : kSame) {
-    if (member(spec, name).is_null()) continue;
-    draft_.worker()[name] = ordered_json(spec[name]);
-    draft_.made_of(member_path("spec.worker", name), source_.pod_path(name));
-  }
+  convert_worker_fields();
   convert_security();
   convert_other_containers();
   const std::set<std::string> unknown = note_unknown_fields();
+  convert_pod_fields(unknown);
+  note_restart_policy();
+  convert_container_fields(unknown);
+  add_worker_container();
+  write_pod_template();
+}
+
+void PodOverlay::convert_worker_fields() {
+  for (const std::string_view field : kWorkerFields) {
+    const std::string name(field);
+    const json& value = member(source_.pod(), name.c_str());
+    if (value.is_null()) continue;
+    draft_.worker()[name] = ordered_json(value);
+    draft_.made_of(member_path("spec.worker", name), source_.pod_path(name));
+  }
+}
+
+// The other fields of the pod. `unknown`: paths of fields that no pod has, here and below.
+void PodOverlay::convert_pod_fields(const std::set<std::string>& unknown) {
   const std::set<std::string, std::less<>> done = {"containers", "volumes", "securityContext",
                                                    "initContainers", "restartPolicy"};
-  for (const auto& field : spec.items()) {
+  for (const auto& field : source_.pod().items()) {
     const std::string& name = field.key();
-    const bool same = std::ranges::find(kSame, std::string_view(name)) != kSame.end();
-    if (same || done.contains(name) || field.value().is_null()) continue;
+    const bool of_worker =
+        std::ranges::find(kWorkerFields, std::string_view(name)) != kWorkerFields.end();
+    if (of_worker || done.contains(name) || field.value().is_null()) continue;
     if (unknown.contains(source_.pod_path(name))) continue;
     overlay_[name] = ordered_json(field.value());
     draft_.made_of(member_path(std::string(kPodTemplate) + ".spec", name), source_.pod_path(name));
   }
-  if (!member(spec, "restartPolicy").is_null()) {
-    draft_.note(
-        source_.pod_path("restartPolicy"), "spec.worker.restartPolicy",
-        fmt::format(
-            "restartPolicy {} of the pod: ignored, as by Kubeflow; that of the replicas applies",
-            format_value(spec["restartPolicy"])));
-  }
-  const json& container = source_.container.json();
+}
+
+void PodOverlay::note_restart_policy() {
+  const json& policy = member(source_.pod(), "restartPolicy");
+  if (policy.is_null()) return;
+  draft_.note(source_.pod_path("restartPolicy"), "spec.worker.restartPolicy",
+              fmt::format("restartPolicy {} of the pod: ignored, as by Kubeflow; that of the "
+                          "replicas applies",
+                          format_value(policy)));
+}
+
+// The fields of the container that trains, except those that have been converted.
+void PodOverlay::convert_container_fields(const std::set<std::string>& unknown) {
   const std::set<std::string, std::less<>> converted = {
       "name", "image",     "imagePullPolicy", "command",    "args",
       "env",  "resources", "volumeMounts",    "workingDir", "securityContext"};
-  for (const auto& field : container.items()) {
+  for (const auto& field : source_.container.json().items()) {
     const std::string& name = field.key();
     if (converted.contains(name) || field.value().is_null()) continue;
     const std::string path = member_path(source_.container.path(), name);
@@ -128,14 +150,7 @@ void PodOverlay::convert_pod() {
       overlay_worker_[name] = ordered_json(field.value());
       draft_.made_of(std::string(kPodTemplate) + ".spec.containers[0].envFrom", path);
     } else if (name == "ports") {
-      for (std::size_t i = 0; i < field.value().size(); ++i) {
-        const json& port = field.value()[i];
-        if (string_member(port, "name") == api::kPyTorchPortName) continue;
-        draft_.note(element_path(path, i), "spec.worker",
-                    fmt::format("port {}: the operator sets the ports of a worker",
-                                format_value(member(port, "containerPort"))),
-                    true);
-      }
+      note_ports(field.value(), path);
     } else {
       const bool set_by_operator = name == "lifecycle" || name.ends_with("Probe");
       draft_.note(path, "spec.worker",
@@ -146,14 +161,29 @@ void PodOverlay::convert_pod() {
                   true);
     }
   }
-  if (!overlay_worker_.empty()) {
-    ordered_json entry = {{"name", kWorkerContainer}};
-    entry.update(overlay_worker_);
-    // The indices in `origins_` count this container first.
-    ordered_json containers = ordered_json::array({entry});
-    for (ordered_json& other : overlay_["containers"]) containers.push_back(std::move(other));
-    overlay_["containers"] = std::move(containers);
+}
+
+void PodOverlay::note_ports(const json& ports, const std::string& path) {
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    if (string_member(ports[i], "name") == api::kPyTorchPortName) continue;
+    draft_.note(element_path(path, i), "spec.worker",
+                fmt::format("port {}: the operator sets the ports of a worker",
+                            format_value(member(ports[i], "containerPort"))),
+                true);
   }
+}
+
+// Puts the worker's container before the others: the paths given to made_of() count it first.
+void PodOverlay::add_worker_container() {
+  if (overlay_worker_.empty()) return;
+  ordered_json entry = {{"name", kWorkerContainer}};
+  entry.update(overlay_worker_);
+  ordered_json containers = ordered_json::array({entry});
+  for (ordered_json& other : overlay_["containers"]) containers.push_back(std::move(other));
+  overlay_["containers"] = std::move(containers);
+}
+
+void PodOverlay::write_pod_template() {
   ordered_json pod_template = ordered_json::object();
   const json& metadata = member(source_.main.spec.pod_template, "metadata");
   for (const char* name : {"labels", "annotations"}) {
@@ -162,9 +192,8 @@ void PodOverlay::convert_pod() {
     draft_.made_of(fmt::format("{}.metadata.{}", kPodTemplate, name),
                    fmt::format("{}.template.metadata.{}", source_.main.path, name));
   }
-  if (overlay_.contains("volumes") && overlay_["volumes"].empty()) overlay_.erase("volumes");
-  if (overlay_.contains("containers") && overlay_["containers"].empty()) {
-    overlay_.erase("containers");
+  for (const char* list : {"volumes", "containers"}) {
+    if (overlay_.contains(list) && overlay_[list].empty()) overlay_.erase(list);
   }
   if (!overlay_.empty()) pod_template["spec"] = std::move(overlay_);
   if (!pod_template.empty()) draft_.worker()["podTemplate"] = std::move(pod_template);

@@ -24,7 +24,15 @@ class PodOverlay {
 
  private:
   void convert_mounts();
+  void convert_shared_memory(const std::string& volume_name, const std::string& mount_path);
   void convert_pod();
+  void convert_worker_fields();
+  void convert_pod_fields(const std::set<std::string>& unknown);
+  void note_restart_policy();
+  void convert_container_fields(const std::set<std::string>& unknown);
+  void note_ports(const nlohmann::json& ports, const std::string& path);
+  void add_worker_container();
+  void write_pod_template();
   std::set<std::string> note_unknown_fields();
   void convert_security();
   void convert_other_containers();

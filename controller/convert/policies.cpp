@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <optional>
 #include <utility>
 
@@ -13,9 +12,126 @@
 #include "common/launch/unknown_value.h"
 
 namespace tilewright::convert {
+namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
+
+constexpr const char* kElasticPolicy = "spec.elasticPolicy";
+constexpr const char* kRendezvousInOperator = "the rendezvous runs in the operator";
+
+void convert_rdzv_conf(const api::PyTorchElasticPolicy& elastic, ordered_json& target,
+                       Draft& draft) {
+  const std::string path = member_path(kElasticPolicy, "rdzvConf");
+  RdzvConf own;
+  for (std::size_t i = 0; i < elastic.rdzv_conf.size(); ++i) {
+    const auto& [key, value] = elastic.rdzv_conf[i];
+    if (set_rdzv_conf(own, key, value).ok()) {
+      target["rdzvConf"].push_back({{"key", key}, {"value", value}});
+    } else {
+      draft.note(element_path(path, i), path,
+                 fmt::format("rdzvConf {}: {}", key, kRendezvousInOperator));
+    }
+  }
+}
+
+// spec.elasticPolicy of the PyTorchJob.
+void convert_job_elastic_policy(const Source& source, ordered_json& target, Draft& draft) {
+  const api::PyTorchElasticPolicy& elastic = *source.written.spec.elastic_policy;
+  const auto drop = [&](const char* name, const json& value) {
+    const std::string path = member_path(kElasticPolicy, name);
+    draft.note(path, path,
+               fmt::format("{} {}: {}", name, format_value(value), kRendezvousInOperator));
+  };
+  if (elastic.rdzv_backend.value_or("c10d") == "c10d") {
+    if (elastic.rdzv_backend) target["rdzvBackend"] = "c10d";
+  } else {
+    drop("rdzvBackend", *elastic.rdzv_backend);
+  }
+  if (source.job.spec.elastic_policy->min_replicas) {
+    const std::int64_t masters = source.job.spec.master ? 1 : 0;
+    target["minReplicas"] = masters + *source.job.spec.elastic_policy->min_replicas;
+    target["maxReplicas"] = masters + *source.job.spec.elastic_policy->max_replicas;
+  }
+  if (elastic.max_restarts) target["maxRestarts"] = *elastic.max_restarts;
+  if (elastic.rdzv_port) drop("rdzvPort", *elastic.rdzv_port);
+  if (elastic.rdzv_host) drop("rdzvHost", *elastic.rdzv_host);
+  if (elastic.rdzv_id) drop("rdzvId", *elastic.rdzv_id);
+  convert_rdzv_conf(elastic, target, draft);
+  if (elastic.standalone.value_or(false)) drop("standalone", "true");
+  if (!elastic.metrics.is_null()) {
+    draft.note("spec.elasticPolicy.metrics", "spec.elasticPolicy.metrics",
+               fmt::format("metrics: no HorizontalPodAutoscaler is created; create one whose "
+                           "scaleTargetRef is the {}.{}",
+                           kTrainJobPlural, kApiGroup),
+               true);
+  }
+}
+
+void convert_max_restarts(const Source& source, const std::string& written, ordered_json& target,
+                          Draft& draft) {
+  constexpr std::size_t kMaxDigits = 6;
+  const std::string text = launch::with_references(written);
+  if (text.empty() || text.size() > kMaxDigits ||
+      text.find_first_not_of("0123456789") != std::string::npos) {
+    draft.error(source.container.path_of_flag("max_restarts"),
+                fmt::format("--max_restarts: found {}, expected an integer", excerpt(text)));
+  } else {
+    target["maxRestarts"] = std::stoi(text);
+  }
+}
+
+// Notes the options that a TrainJob does not need.
+void note_unused_options(const Source& source, const launch::TorchrunOptions& torchrun,
+                         Draft& draft) {
+  constexpr const char* kLog = "each process writes to the log of its pod";
+  constexpr const char* kStart = "the operator starts the processes, not torchrun";
+  struct Option {
+    const char* name;
+    const std::optional<std::string>& value;
+    const char* why;
+  };
+  for (const auto& [name, value, why] :
+       {Option{"nnodes", torchrun.nnodes, "minReplicas and maxReplicas set it"},
+        Option{"rdzv_backend", torchrun.rdzv_backend, kStart},
+        Option{"rdzv_endpoint", torchrun.rdzv_endpoint, kStart},
+        Option{"rdzv_id", torchrun.rdzv_id, kStart},
+        Option{"rdzv_conf", torchrun.rdzv_conf, kStart},
+        Option{"monitor_interval", torchrun.monitor_interval, kStart},
+        Option{"node_rank", torchrun.node_rank, kStart},
+        Option{"master_addr", torchrun.master_addr, kStart},
+        Option{"master_port", torchrun.master_port, kStart},
+        Option{"local_addr", torchrun.local_addr, kStart},
+        Option{"log_dir", torchrun.log_dir, kLog}, Option{"redirects", torchrun.redirects, kLog},
+        Option{"tee", torchrun.tee, kLog}, Option{"start_method", torchrun.start_method, kStart},
+        Option{"role", torchrun.role, kStart}}) {
+    if (!value) continue;
+    draft.note(source.container.path_of_flag(name), kElasticPolicy,
+               fmt::format("--{} {}: {}", name, launch::with_references(*value), why));
+  }
+  if (torchrun.standalone) {
+    draft.note(source.container.path_of_flag("standalone"), kElasticPolicy,
+               fmt::format("--standalone: {}", kRendezvousInOperator));
+  }
+}
+
+ordered_json convert_scheduling_policy(const api::PyTorchSchedulingPolicy& policy, Draft& draft) {
+  const api::SchedulingPolicy& scheduling = policy.common;
+  ordered_json gang = ordered_json::object();
+  if (scheduling.min_available) gang["minAvailable"] = *scheduling.min_available;
+  if (scheduling.queue) gang["queue"] = *scheduling.queue;
+  if (scheduling.priority_class) gang["priorityClass"] = *scheduling.priority_class;
+  if (scheduling.schedule_timeout_seconds) {
+    gang["scheduleTimeoutSeconds"] = *scheduling.schedule_timeout_seconds;
+  }
+  if (!policy.min_resources.is_null()) {
+    const std::string path = "spec.runPolicy.schedulingPolicy.minResources";
+    draft.note(path, path, "minResources: the PodGroup of a TrainJob has minAvailable only", true);
+  }
+  return gang;
+}
+
+}  // namespace
 
 void convert_metadata(const Source& source, Draft& draft) {
   const api::ObjectMeta& metadata = source.job.metadata;
@@ -48,91 +164,13 @@ void convert_process_count(const Source& source, Draft& draft) {
 }
 
 void convert_elastic_policy(const Source& source, Draft& draft) {
-  constexpr const char* kPath = "spec.elasticPolicy";
-  constexpr const char* kRendezvous = "the rendezvous runs in the operator";
   ordered_json target = ordered_json::object();
-  const std::optional<launch::TorchrunOptions>& torchrun = source.training.command.torchrun;
-  if (source.written.spec.elastic_policy) {
-    const api::PyTorchElasticPolicy& elastic = *source.written.spec.elastic_policy;
-    const auto drop = [&](const char* name, const json& value, std::string_view why) {
-      draft.note(member_path(kPath, name), member_path(kPath, name),
-                 fmt::format("{} {}: {}", name, format_value(value), why));
-    };
-    if (elastic.rdzv_backend.value_or("c10d") == "c10d") {
-      if (elastic.rdzv_backend) target["rdzvBackend"] = "c10d";
-    } else {
-      drop("rdzvBackend", *elastic.rdzv_backend, kRendezvous);
-    }
-    if (source.job.spec.elastic_policy->min_replicas) {
-      const std::int64_t masters = source.job.spec.master ? 1 : 0;
-      target["minReplicas"] = masters + *source.job.spec.elastic_policy->min_replicas;
-      target["maxReplicas"] = masters + *source.job.spec.elastic_policy->max_replicas;
-    }
-    if (elastic.max_restarts) target["maxRestarts"] = *elastic.max_restarts;
-    if (elastic.rdzv_port) drop("rdzvPort", *elastic.rdzv_port, kRendezvous);
-    if (elastic.rdzv_host) drop("rdzvHost", *elastic.rdzv_host, kRendezvous);
-    if (elastic.rdzv_id) drop("rdzvId", *elastic.rdzv_id, kRendezvous);
-    RdzvConf own;
-    for (std::size_t i = 0; i < elastic.rdzv_conf.size(); ++i) {
-      const auto& [key, value] = elastic.rdzv_conf[i];
-      if (set_rdzv_conf(own, key, value).ok()) {
-        target["rdzvConf"].push_back({{"key", key}, {"value", value}});
-        continue;
-      }
-      draft.note(element_path("spec.elasticPolicy.rdzvConf", i), "spec.elasticPolicy.rdzvConf",
-                 fmt::format("rdzvConf {}: {}", elastic.rdzv_conf[i].key, kRendezvous));
-    }
-    if (elastic.standalone.value_or(false)) drop("standalone", "true", kRendezvous);
-    if (!elastic.metrics.is_null()) {
-      draft.note("spec.elasticPolicy.metrics", "spec.elasticPolicy.metrics",
-                 fmt::format("metrics: no HorizontalPodAutoscaler is created; create one whose "
-                             "scaleTargetRef is the {}.{}",
-                             kTrainJobPlural, kApiGroup),
-                 true);
-    }
-  }
-  if (torchrun) {
+  if (source.written.spec.elastic_policy) convert_job_elastic_policy(source, target, draft);
+  if (const auto& torchrun = source.training.command.torchrun) {
     if (torchrun->max_restarts) {
-      const std::string text = launch::with_references(*torchrun->max_restarts);
-      if (text.empty() || text.size() > 6 ||
-          text.find_first_not_of("0123456789") != std::string::npos) {
-        draft.error(source.container.path_of_flag("max_restarts"),
-                    fmt::format("--max_restarts: found {}, expected an integer", excerpt(text)));
-      } else {
-        target["maxRestarts"] = std::stoi(text);
-      }
+      convert_max_restarts(source, *torchrun->max_restarts, target, draft);
     }
-    const std::pair<const char*, const std::optional<std::string>*> unused[] = {
-        {"nnodes", &torchrun->nnodes},
-        {"rdzv_backend", &torchrun->rdzv_backend},
-        {"rdzv_endpoint", &torchrun->rdzv_endpoint},
-        {"rdzv_id", &torchrun->rdzv_id},
-        {"rdzv_conf", &torchrun->rdzv_conf},
-        {"monitor_interval", &torchrun->monitor_interval},
-        {"node_rank", &torchrun->node_rank},
-        {"master_addr", &torchrun->master_addr},
-        {"master_port", &torchrun->master_port},
-        {"local_addr", &torchrun->local_addr},
-        {"log_dir", &torchrun->log_dir},
-        {"redirects", &torchrun->redirects},
-        {"tee", &torchrun->tee},
-        {"start_method", &torchrun->start_method},
-        {"role", &torchrun->role}};
-    for (const auto& [name, value] : unused) {
-      if (!*value) continue;
-      const bool log = std::string_view(name) == "log_dir" ||
-                       std::string_view(name) == "redirects" || std::string_view(name) == "tee";
-      const char* why = log ? "each process writes to the log of its pod"
-                        : std::string_view(name) == "nnodes"
-                            ? "minReplicas and maxReplicas set it"
-                            : "the operator starts the processes, not torchrun";
-      draft.note(source.container.path_of_flag(name), kPath,
-                 fmt::format("--{} {}: {}", name, launch::with_references(**value), why));
-    }
-    if (torchrun->standalone) {
-      draft.note(source.container.path_of_flag("standalone"), kPath,
-                 fmt::format("--standalone: {}", kRendezvous));
-    }
+    note_unused_options(source, *torchrun, draft);
   }
   if (!target.empty()) draft.tree["spec"]["elasticPolicy"] = std::move(target);
 }
@@ -162,19 +200,7 @@ void convert_run_policy(const Source& source, Draft& draft) {
     target["cleanPodPolicy"] = std::string(api::to_string(*policy.clean_pod_policy));
   }
   if (policy.scheduling_policy) {
-    const api::SchedulingPolicy& scheduling = policy.scheduling_policy->common;
-    ordered_json& gang = target["schedulingPolicy"] = ordered_json::object();
-    if (scheduling.min_available) gang["minAvailable"] = *scheduling.min_available;
-    if (scheduling.queue) gang["queue"] = *scheduling.queue;
-    if (scheduling.priority_class) gang["priorityClass"] = *scheduling.priority_class;
-    if (scheduling.schedule_timeout_seconds) {
-      gang["scheduleTimeoutSeconds"] = *scheduling.schedule_timeout_seconds;
-    }
-    if (!policy.scheduling_policy->min_resources.is_null()) {
-      const std::string path = "spec.runPolicy.schedulingPolicy.minResources";
-      draft.note(path, path, "minResources: the PodGroup of a TrainJob has minAvailable only",
-                 true);
-    }
+    target["schedulingPolicy"] = convert_scheduling_policy(*policy.scheduling_policy, draft);
   }
   if (policy.managed_by) {
     draft.note("spec.runPolicy.managedBy", "spec.runPolicy.managedBy",
