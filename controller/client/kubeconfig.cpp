@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "common/base/base64.h"
@@ -180,6 +181,68 @@ Result<nlohmann::json> describe_cluster(const ClusterConfig& config, const YamlN
   return described;
 }
 
+Result<std::string> plugin_api_version(const YamlNode& exec) {
+  auto version = exec.string("apiVersion");
+  if (!version) return version.error();
+  if (*version != "client.authentication.k8s.io/v1" &&
+      *version != "client.authentication.k8s.io/v1beta1") {
+    return exec.field_error("apiVersion", "expected client.authentication.k8s.io/v1");
+  }
+  return version;
+}
+
+Status check_interactive_mode(const YamlNode& exec) {
+  const auto mode = exec.string("interactiveMode");
+  if (!mode) return mode.error();
+  if (*mode != "Always") return {};
+  return exec.field_error(
+      "interactiveMode",
+      "found Always, expected Never or IfAvailable: plugins run without a terminal");
+}
+
+Result<fs::path> find_plugin_program(const YamlNode& exec, const std::string& search_path) {
+  const auto command = exec.string("command");
+  if (!command) return command.error();
+  if (command->empty()) return exec.field_error("command", "expected the command to run");
+  auto program = resolve_command(*command, exec.directory(), search_path, exec.where("command"));
+  if (program) return program;
+  const auto hint = exec.string("installHint");
+  if (!hint || hint->empty()) return program.error();
+  return Error{ExitCode::kUsage,
+               program.error().message + ". " + printable(*hint, Lines::kSeveral)};
+}
+
+Result<std::vector<std::string>> plugin_arguments(const YamlNode& exec) {
+  std::vector<std::string> arguments;
+  const auto* list = exec.find("args");
+  if (list == nullptr) return arguments;
+  const auto invalid = [&] { return exec.field_error("args", "expected a list of strings"); };
+  if (!list->is_array()) return invalid();
+  for (const auto& one : *list) {
+    if (!one.is_string()) return invalid();
+    arguments.push_back(one.get<std::string>());
+  }
+  return arguments;
+}
+
+Result<std::map<std::string, std::string>> plugin_environment(const YamlNode& exec) {
+  std::map<std::string, std::string> environment;
+  const auto* list = exec.find("env");
+  if (list == nullptr) return environment;
+  const auto invalid = [&] {
+    return exec.field_error("env", "expected a list of names and values");
+  };
+  if (!list->is_array()) return invalid();
+  for (const auto& one : *list) {
+    if (!one.is_object() || !one.value("name", nlohmann::json()).is_string() ||
+        !one.value("value", nlohmann::json()).is_string()) {
+      return invalid();
+    }
+    environment[one["name"]] = one["value"];
+  }
+  return environment;
+}
+
 Result<std::shared_ptr<Credentials>> make_plugin_credentials(const YamlNode& user,
                                                              const YamlNode& exec,
                                                              const ClusterConfig& config,
@@ -187,52 +250,19 @@ Result<std::shared_ptr<Credentials>> make_plugin_credentials(const YamlNode& use
                                                              const ConfigSources& sources) {
   ExecPlugin plugin;
   plugin.where = user.where("exec");
-  const auto version = exec.string("apiVersion");
+  auto version = plugin_api_version(exec);
   if (!version) return version.error();
-  if (*version != "client.authentication.k8s.io/v1" &&
-      *version != "client.authentication.k8s.io/v1beta1") {
-    return exec.field_error("apiVersion", "expected client.authentication.k8s.io/v1");
-  }
-  plugin.api_version = *version;
-  const auto mode = exec.string("interactiveMode");
-  if (!mode) return mode.error();
-  if (*mode == "Always") {
-    return exec.field_error(
-        "interactiveMode",
-        "found Always, expected Never or IfAvailable: plugins run without a terminal");
-  }
-  const auto command = exec.string("command");
-  if (!command) return command.error();
-  if (command->empty()) return exec.field_error("command", "expected the command to run");
-  auto program =
-      resolve_command(*command, exec.directory(), sources.search_path, exec.where("command"));
-  if (!program) {
-    const auto hint = exec.string("installHint");
-    if (hint && !hint->empty()) {
-      return Error{ExitCode::kUsage,
-                   program.error().message + ". " + printable(*hint, Lines::kSeveral)};
-    }
-    return program.error();
-  }
+  plugin.api_version = std::move(version).value();
+  if (const Status mode = check_interactive_mode(exec); !mode) return mode.error();
+  auto program = find_plugin_program(exec, sources.search_path);
+  if (!program) return program.error();
   plugin.program = std::move(program).value();
-  if (const auto* arguments = exec.find("args")) {
-    if (!arguments->is_array()) return exec.field_error("args", "expected a list of strings");
-    for (const auto& one : *arguments) {
-      if (!one.is_string()) return exec.field_error("args", "expected a list of strings");
-      plugin.arguments.push_back(one.get<std::string>());
-    }
-  }
-  if (const auto* variables = exec.find("env")) {
-    if (!variables->is_array())
-      return exec.field_error("env", "expected a list of names and values");
-    for (const auto& one : *variables) {
-      if (!one.is_object() || !one.value("name", nlohmann::json()).is_string() ||
-          !one.value("value", nlohmann::json()).is_string()) {
-        return exec.field_error("env", "expected a list of names and values");
-      }
-      plugin.environment[one["name"]] = one["value"];
-    }
-  }
+  auto arguments = plugin_arguments(exec);
+  if (!arguments) return arguments.error();
+  plugin.arguments = std::move(arguments).value();
+  auto environment = plugin_environment(exec);
+  if (!environment) return environment.error();
+  plugin.environment = std::move(environment).value();
   const auto provide_cluster_info = exec.boolean("provideClusterInfo");
   if (!provide_cluster_info) return provide_cluster_info.error();
   if (*provide_cluster_info) {
@@ -293,23 +323,72 @@ Status check_server(const YamlNode& cluster, const std::string& server) {
   return {};
 }
 
+// --context, or else current-context of the first file that has one.
+Result<std::string> find_context_name(const std::vector<KubeconfigFile>& files,
+                                      const fs::path& first_path, const ConfigSources& sources) {
+  if (!sources.context.empty()) return sources.context;
+  for (const KubeconfigFile& file : files) {
+    auto current = YamlNode(file, file.document.tree, "").string("current-context");
+    if (!current || !current->empty()) return current;
+  }
+  return Error{ExitCode::kUsage, first_path.string() + ": found no current-context"};
+}
+
+// Sets the server of `config` and how its certificate is verified.
+Status read_cluster(const YamlNode& cluster, const ConfigSources& sources, ClusterConfig& config) {
+  auto server = cluster.string("server");
+  if (!server) return server.error();
+  config.server = std::move(server).value();
+  while (config.server.ends_with('/')) config.server.pop_back();
+  if (Status fit = check_server(cluster, config.server); !fit) return fit;
+  if (cluster.find("proxy-url")) return cluster.field_error("proxy-url", "is not supported");
+  auto authorities = cluster.pem("certificate-authority", "certificate-authority-data");
+  if (!authorities) return authorities.error();
+  config.tls.authorities = std::move(authorities).value();
+  auto server_name = cluster.string("tls-server-name");
+  if (!server_name) return server_name.error();
+  config.tls.server_name = std::move(server_name).value();
+  const auto insecure = cluster.boolean("insecure-skip-tls-verify");
+  if (!insecure) return insecure.error();
+  if (*insecure && !sources.allow_insecure) {
+    return cluster.field_error(
+        "insecure-skip-tls-verify",
+        "found true, which does not verify the API server's certificate; expected "
+        "certificate-authority, or --allow_insecure on the command line");
+  }
+  config.tls.verify = !*insecure;
+  return {};
+}
+
+// Sets the client certificate and the credentials of `config`. Call it after read_cluster(): a
+// plugin is told the cluster.
+Status read_user(const YamlNode& user, const YamlNode& cluster, const ConfigSources& sources,
+                 ClusterConfig& config) {
+  auto certificate = user.pem("client-certificate", "client-certificate-data");
+  if (!certificate) return certificate.error();
+  auto key = user.pem("client-key", "client-key-data");
+  if (!key) return key.error();
+  if (certificate->empty() != key->empty()) {
+    return user.field_error(key->empty() ? "client-key" : "client-certificate",
+                            "expected both a client certificate and its key");
+  }
+  config.tls.certificate = std::move(certificate).value();
+  config.tls.key = std::move(key).value();
+  auto credentials = make_credentials(user, config, cluster, sources);
+  if (!credentials) return credentials.error();
+  config.credentials = std::move(credentials).value();
+  return {};
+}
+
 }  // namespace
 
 Result<ClusterConfig> config_from_kubeconfig(const std::vector<fs::path>& paths,
                                              const ConfigSources& sources) {
   const auto files = read_files(paths);
   if (!files) return files.error();
-  std::string context_name = sources.context;
-  for (const KubeconfigFile& file : *files) {
-    if (!context_name.empty()) break;
-    const auto current = YamlNode(file, file.document.tree, "").string("current-context");
-    if (!current) return current.error();
-    context_name = *current;
-  }
-  if (context_name.empty()) {
-    return Error{ExitCode::kUsage, paths.front().string() + ": found no current-context"};
-  }
-  const auto context = find_entry(*files, "contexts", "context", context_name);
+  const auto context_name = find_context_name(*files, paths.front(), sources);
+  if (!context_name) return context_name.error();
+  const auto context = find_entry(*files, "contexts", "context", *context_name);
   if (!context) return context.error();
   const auto cluster_name = context->string("cluster");
   const auto user_name = context->string("user");
@@ -317,51 +396,18 @@ Result<ClusterConfig> config_from_kubeconfig(const std::vector<fs::path>& paths,
   if (!cluster_name) return cluster_name.error();
   if (!user_name) return user_name.error();
   if (!namespace_name) return namespace_name.error();
-  const auto cluster = find_entry(*files, "clusters", "cluster", *cluster_name);
-  if (!cluster) return cluster.error();
 
   ClusterConfig config;
-  config.source = fmt::format("context {} of {}", context_name, context->file().string());
+  config.source = fmt::format("context {} of {}", *context_name, context->file().string());
   if (!namespace_name->empty()) config.default_namespace = *namespace_name;
-  auto server = cluster->string("server");
-  if (!server) return server.error();
-  config.server = std::move(server).value();
-  while (config.server.ends_with('/')) config.server.pop_back();
-  if (const Status fit = check_server(*cluster, config.server); !fit) return fit.error();
-  if (cluster->find("proxy-url")) return cluster->field_error("proxy-url", "is not supported");
-  auto authorities = cluster->pem("certificate-authority", "certificate-authority-data");
-  if (!authorities) return authorities.error();
-  config.tls.authorities = std::move(authorities).value();
-  auto server_name = cluster->string("tls-server-name");
-  if (!server_name) return server_name.error();
-  config.tls.server_name = std::move(server_name).value();
-  const auto insecure = cluster->boolean("insecure-skip-tls-verify");
-  if (!insecure) return insecure.error();
-  if (*insecure && !sources.allow_insecure) {
-    return cluster->field_error(
-        "insecure-skip-tls-verify",
-        "found true, which does not verify the API server's certificate; expected "
-        "certificate-authority, or --allow_insecure on the command line");
-  }
-  config.tls.verify = !*insecure;
-
   config.credentials = no_credentials();
+  const auto cluster = find_entry(*files, "clusters", "cluster", *cluster_name);
+  if (!cluster) return cluster.error();
+  if (const Status read = read_cluster(*cluster, sources, config); !read) return read.error();
   if (user_name->empty()) return config;
   const auto user = find_entry(*files, "users", "user", *user_name);
   if (!user) return user.error();
-  auto certificate = user->pem("client-certificate", "client-certificate-data");
-  if (!certificate) return certificate.error();
-  auto key = user->pem("client-key", "client-key-data");
-  if (!key) return key.error();
-  if (certificate->empty() != key->empty()) {
-    return user->field_error(key->empty() ? "client-key" : "client-certificate",
-                             "expected both a client certificate and its key");
-  }
-  config.tls.certificate = std::move(certificate).value();
-  config.tls.key = std::move(key).value();
-  auto credentials = make_credentials(*user, config, *cluster, sources);
-  if (!credentials) return credentials.error();
-  config.credentials = std::move(credentials).value();
+  if (const Status read = read_user(*user, *cluster, sources, config); !read) return read.error();
   return config;
 }
 

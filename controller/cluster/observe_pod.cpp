@@ -49,14 +49,16 @@ WorkerPhase phase_of(const std::string& phase) {
   return WorkerPhase::kPending;  // also for Unknown, which gives no container state
 }
 
+void take_reason(const json& from, Worker& worker) {
+  worker.reason = string_member(from, "reason");
+  worker.message = string_member(from, "message");
+}
+
 void read_container_state(const json& state, Worker& worker) {
   const json& waiting = member(state, "waiting");
   const json& running = member(state, "running");
   const json& terminated = member(state, "terminated");
-  if (!waiting.empty()) {
-    worker.reason = string_member(waiting, "reason");
-    worker.message = string_member(waiting, "message");
-  }
+  if (!waiting.empty()) take_reason(waiting, worker);
   if (!running.empty()) worker.started = timestamp_member(running, "startedAt");
   if (terminated.empty()) return;
   const json& code = member(terminated, "exitCode");
@@ -102,31 +104,21 @@ const char* container_of_owner(const json& pod) {
   return kWorkerContainer;
 }
 
-}  // namespace
-
-std::optional<Worker> worker_of_pod(const json& pod) {
-  const char* container = container_of_owner(pod);
-  const json& metadata = member(pod, "metadata");
-  const json& status = member(pod, "status");
-  const auto index =
-      parse_integer<int>(string_member(member(metadata, "labels"), labels::kWorkerIndex));
-  if (!index) return std::nullopt;
-  Worker worker;
-  worker.index = *index;
-  worker.generation = parse_integer<std::int64_t>(
-      string_member(member(metadata, "annotations"), annotations::kJobGeneration));
-  worker.key_id = string_member(member(metadata, "annotations"), annotations::kKeyId);
+void read_metadata(const json& metadata, Worker& worker) {
+  const json& pod_annotations = member(metadata, "annotations");
+  worker.generation =
+      parse_integer<std::int64_t>(string_member(pod_annotations, annotations::kJobGeneration));
+  worker.key_id = string_member(pod_annotations, annotations::kKeyId);
   worker.name = string_member(metadata, "name");
   worker.uid = string_member(metadata, "uid");
   worker.created = timestamp_member(metadata, "creationTimestamp");
   worker.terminating = member(metadata, "deletionTimestamp").is_string();
   // deletionTimestamp includes the grace period.
   worker.deletion_deadline = timestamp_member(metadata, "deletionTimestamp");
-  worker.node = string_member(member(pod, "spec"), "nodeName");
-  worker.phase = phase_of(string_member(status, "phase"));
-  const json& conditions = member(status, "conditions");
-  worker.ready = string_member(element_with(conditions, "type", "Ready"), "status") == "True";
+}
 
+// Needs the phase of the pod, and changes it to that of the worker's container.
+void read_containers(const json& status, const char* container, Worker& worker) {
   read_container_state(
       member(element_with(member(status, "containerStatuses"), "name", container), "state"),
       worker);
@@ -143,25 +135,46 @@ std::optional<Worker> worker_of_pod(const json& pod) {
         worker.phase == WorkerPhase::kRunning && other_containers_run(status, container);
     worker.phase = *worker.exit_code == 0 ? WorkerPhase::kSucceeded : WorkerPhase::kFailed;
   }
-  const json& scheduled = element_with(conditions, "type", "PodScheduled");
-  if (string_member(scheduled, "status") == "True") {
-    worker.scheduled = timestamp_member(scheduled, "lastTransitionTime");
-  } else if (worker.phase == WorkerPhase::kPending &&
-             string_member(scheduled, "status") == "False") {
-    worker.reason = string_member(scheduled, "reason");
-    worker.message = string_member(scheduled, "message");
+}
+
+void read_scheduling(const json& condition, Worker& worker) {
+  const std::string scheduled = string_member(condition, "status");
+  if (scheduled == "True") {
+    worker.scheduled = timestamp_member(condition, "lastTransitionTime");
+  } else if (scheduled == "False" && worker.phase == WorkerPhase::kPending) {
+    take_reason(condition, worker);
   }
-  // The pod's reason explains its container's end, except if the container was OOM-killed.
-  const json& disruption = element_with(conditions, "type", "DisruptionTarget");
-  if (worker.reason != kOomKilled) {
-    if (const std::string reason = string_member(status, "reason"); !reason.empty()) {
-      worker.reason = reason;
-      worker.message = string_member(status, "message");
-    } else if (string_member(disruption, "status") == "True") {
-      worker.reason = string_member(disruption, "reason");
-      worker.message = string_member(disruption, "message");
-    }
+}
+
+// The pod's reason explains its container's end, except if the container was OOM-killed.
+void read_reason_of_pod(const json& status, Worker& worker) {
+  if (worker.reason == kOomKilled) return;
+  const json& disruption = element_with(member(status, "conditions"), "type", "DisruptionTarget");
+  if (!string_member(status, "reason").empty()) {
+    take_reason(status, worker);
+  } else if (string_member(disruption, "status") == "True") {
+    take_reason(disruption, worker);
   }
+}
+
+}  // namespace
+
+std::optional<Worker> worker_of_pod(const json& pod) {
+  const json& metadata = member(pod, "metadata");
+  const json& status = member(pod, "status");
+  const json& conditions = member(status, "conditions");
+  const auto index =
+      parse_integer<int>(string_member(member(metadata, "labels"), labels::kWorkerIndex));
+  if (!index) return std::nullopt;
+  Worker worker;
+  worker.index = *index;
+  read_metadata(metadata, worker);
+  worker.node = string_member(member(pod, "spec"), "nodeName");
+  worker.phase = phase_of(string_member(status, "phase"));
+  worker.ready = string_member(element_with(conditions, "type", "Ready"), "status") == "True";
+  read_containers(status, container_of_owner(pod), worker);
+  read_scheduling(element_with(conditions, "type", "PodScheduled"), worker);
+  read_reason_of_pod(status, worker);
   worker.failure_cause = diagnose_failure(worker.reason);
   if (worker.phase == WorkerPhase::kPending) {
     worker.start_problem = diagnose_start(worker.reason, worker.message);

@@ -132,7 +132,68 @@ void print_end(const Session& session, const JobStore& store, const RunOptions& 
   }
 }
 
-Result<int> run(const RunOptions& options) {
+// A problem of the manifest's field, with file and line.
+Error error_of(const FieldProblem& problem, const Positions& positions, const fs::path& manifest) {
+  const FieldError found{problem.field, positions.line_of(problem.field), problem.message};
+  return Error{problem.code, found.sentence(manifest.string())};
+}
+
+FieldProblem output_of_another_job(const api::TrainJob& job, const fs::path& manifest_folder) {
+  return {ExitCode::kOutput, "spec.trainer.output",
+          fmt::format("{}: {} contains the results of another job; use another directory, or set "
+                      "spec.trainer.overwrite_output_dir: true",
+                      job.spec.trainer.output, output_folder(job, manifest_folder).string())};
+}
+
+Result<std::unique_ptr<Coordinator>> start_coordinator(const api::TrainJob& job,
+                                                       const JobStore& store,
+                                                       const std::string& log_level) {
+  Result<net::SecretKey> key = net::SecretKey::from_file(store.key_file());
+  if (!key) return key.error();
+  return serve_rendezvous(
+      {job.metadata.uid, api::global_batch(job), api::uses_tls(job),
+       static_cast<rendezvous::Epoch>(job.status.rendezvous_epoch),
+       policy::last_checkpoint_step(job.status), api::is_exact(job), job.status.instruction_set},
+      std::move(key).value(), make_logger(log_level));
+}
+
+// Reads the manifest again. `tls`: whether the running job uses it.
+Result<api::TrainJobSpec> reload_spec(const RunOptions& options, bool tls) {
+  Result<api::ValidatedJob> again = read_manifest(options);
+  if (!again) return again.error();
+  if (api::uses_tls(again->job) != tls) {
+    return Error{
+        ExitCode::kManifest,
+        "spec.elasticPolicy.rdzvConf: tls cannot change while the job runs; stop `tilewright up` "
+        "and start it again"};
+  }
+  return std::move(again->job.spec);
+}
+
+// Without workers.command, which needs the session. The references must outlive the session.
+Session::Options session_options(const RunOptions& options, const api::TrainJob& job,
+                                 const JobStore& store) {
+  Session::Options to;
+  to.workers.log_folder = store.log_folder();
+  to.workers.node = host::host_name();
+  to.workers.grace =
+      std::chrono::seconds(*job.spec.worker.termination_grace_period_seconds);  // has a default
+  to.workers.new_uid = random_uuid;
+  to.workers.now = wall_now;
+  to.save = [&store](const api::TrainJob& state) { return store.save(state); };
+  to.reload = [&options, tls = api::uses_tls(job)] { return reload_spec(options, tls); };
+  return to;
+}
+
+ExitCode exit_code_of(const Session& session) {
+  if (session.stop_signal() != 0) {
+    return session.stop_signal() == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated;
+  }
+  const bool good = session.job().status.phase == api::Phase::kSucceeded;
+  return good ? ExitCode::kOk : ExitCode::kJobFailed;
+}
+
+Result<ExitCode> run(const RunOptions& options) {
   // Before the signals are blocked: they end a program that waits for the writer of a pipe.
   Result<api::ValidatedJob> checked = read_manifest(options);
   if (!checked) return checked.error();
@@ -149,9 +210,7 @@ Result<int> run(const RunOptions& options) {
   const Result<fs::path> program = find_worker_program(options.worker_binary);
   if (!program) return program.error();
   const auto refuse = [&](const FieldProblem& problem) {
-    const FieldError found{problem.field, checked->positions.line_of(problem.field),
-                           problem.message};
-    return Error{problem.code, found.sentence(options.manifest.string())};
+    return error_of(problem, checked->positions, options.manifest);
   };
   if (const auto problem = prepare_folders(job, manifest_folder)) return refuse(*problem);
 
@@ -160,65 +219,33 @@ Result<int> run(const RunOptions& options) {
   const std::string owner = foreign_owner(job, manifest_folder);
   const bool replaces_output = !owner.empty() && store->has_discarded(owner);
   if (!owner.empty() && !replaces_output) {
-    return refuse(
-        {ExitCode::kOutput, "spec.trainer.output",
-         fmt::format("{}: {} contains the results of another job; use another directory, or set "
-                     "spec.trainer.overwrite_output_dir: true",
-                     job.spec.trainer.output, output_folder(job, manifest_folder).string())});
+    return refuse(output_of_another_job(job, manifest_folder));
   }
   if (Status saved = store->save(job); !saved) return saved.error();
-  Result<net::SecretKey> key = net::SecretKey::from_file(store->key_file());
-  if (!key) return key.error();
-  const bool tls = api::uses_tls(job);
-  Result<std::unique_ptr<Coordinator>> coordinator = serve_rendezvous(
-      {job.metadata.uid, api::global_batch(job), tls,
-       static_cast<rendezvous::Epoch>(job.status.rendezvous_epoch),
-       policy::last_checkpoint_step(job.status), api::is_exact(job), job.status.instruction_set},
-      std::move(key).value(), make_logger(options.log_level));
+  Result<std::unique_ptr<Coordinator>> coordinator =
+      start_coordinator(job, *store, options.log_level);
   if (!coordinator) return coordinator.error();
 
   const LaunchConfig config{
       *program,          manifest_folder,       store->key_file(), (*coordinator)->endpoint(),
       host::this_host(), current_environment(), replaces_output};
   std::optional<Session> session;
-  Session::Options session_options;
-  session_options.workers.log_folder = store->log_folder();
-  session_options.workers.node = host::host_name();
-  session_options.workers.grace =
-      std::chrono::seconds(*job.spec.worker.termination_grace_period_seconds);  // has a default
-  session_options.workers.command = [&](const policy::WorkerCreation& creation) {
+  Session::Options to = session_options(options, job, *store);
+  to.workers.command = [&](const policy::WorkerCreation& creation) {
     return Result<ChildCommand>(command_for(session->job(), creation, config));
   };
-  session_options.workers.new_uid = random_uuid;
-  session_options.workers.now = wall_now;
-  session_options.save = [&](const api::TrainJob& state) { return store->save(state); };
-  session_options.reload = [&]() -> Result<api::TrainJobSpec> {
-    Result<api::ValidatedJob> again = read_manifest(options);
-    if (!again) return again.error();
-    if (api::uses_tls(again->job) != tls)
-      return Error{
-          ExitCode::kManifest,
-          "spec.elasticPolicy.rdzvConf: tls cannot change while the job runs; stop `tilewright up` "
-          "and start it again"};
-    return std::move(again->job.spec);
-  };
-  session.emplace(std::move(job), **coordinator, *signals, console, std::move(session_options));
+  session.emplace(std::move(job), **coordinator, *signals, console, std::move(to));
   print_start(session->job(), *store, *program, console);
   session->run();
   print_end(*session, *store, options, console);
-  if (session->stop_signal() != 0) {
-    return static_cast<int>(session->stop_signal() == SIGINT ? ExitCode::kInterrupted
-                                                             : ExitCode::kTerminated);
-  }
-  const bool good = session->job().status.phase == api::Phase::kSucceeded;
-  return static_cast<int>(good ? ExitCode::kOk : ExitCode::kJobFailed);
+  return exit_code_of(*session);
 }
 
 }  // namespace
 
 int run_up(const RunOptions& options) {
-  const Result<int> outcome = run(options);
-  if (outcome) return *outcome;
+  const Result<ExitCode> outcome = run(options);
+  if (outcome) return static_cast<int>(*outcome);
   std::fprintf(stderr, "%s\n", outcome.error().message.c_str());
   return static_cast<int>(outcome.error().code);
 }
