@@ -8,6 +8,7 @@ namespace tilewright {
 
 inline constexpr int kFirstRetryableExitCode = 128;
 inline constexpr int kSignalExitCodeBase = 128;  // as in a shell: 128 + n after signal n
+inline constexpr int kMaxSignal = 64;            // the highest of Linux
 
 enum class ExitCode : int {
   kOk = 0,

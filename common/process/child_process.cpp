@@ -16,6 +16,7 @@
 #include <string_view>
 #include <thread>
 
+#include "common/base/exit_codes.h"
 #include "common/host/binding.h"
 
 namespace tilewright {
@@ -259,7 +260,7 @@ std::optional<int> ChildProcess::poll_exit() {
   // While the group leader is a zombie, its process group id cannot be reused.
   kill(-pid_, SIGKILL);
   waitid(P_PID, id, &info, WEXITED | WNOHANG);
-  exit_code_ = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+  exit_code_ = info.si_code == CLD_EXITED ? info.si_status : kSignalExitCodeBase + info.si_status;
   return exit_code_;
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/base/exit_codes.h"
 
 namespace tilewright {
 
@@ -87,7 +88,7 @@ void StopSignals::handle(int number) {
     self->cancel_token_.signal();
   } else if (first == number && now - since >= self->same_request_) {
     // The kernel ignores the default action of a signal in process 1, such as that of a container.
-    if (getpid() == 1) _exit(128 + number);
+    if (getpid() == 1) _exit(kSignalExitCodeBase + number);
     signal(number, SIG_DFL);
     raise(number);
   }

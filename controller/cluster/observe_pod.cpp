@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/exit_codes.h"
 #include "common/contract/labels.h"
 #include "common/json/members.h"
 #include "common/json/timestamp.h"
@@ -64,8 +65,9 @@ void read_container_state(const json& state, Worker& worker) {
   const json& code = member(terminated, "exitCode");
   const json& signal = member(terminated, "signal");
   worker.exit_code = bounded_integer(code, 0, std::numeric_limits<std::int32_t>::max());
-  constexpr int kMaxSignal = 64;
-  if (const auto number = bounded_integer(signal, 1, kMaxSignal)) worker.exit_code = 128 + *number;
+  if (const auto number = bounded_integer(signal, 1, kMaxSignal)) {
+    worker.exit_code = kSignalExitCodeBase + *number;
+  }
   worker.started = timestamp_member(terminated, "startedAt");
   worker.finished = timestamp_member(terminated, "finishedAt");
   worker.reason = string_member(terminated, "reason");

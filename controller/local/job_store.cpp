@@ -20,6 +20,7 @@
 #include "controller/api/command.h"
 #include "controller/api/decode.h"
 #include "controller/api/encode.h"
+#include "controller/policy/status.h"
 
 namespace tilewright::local {
 namespace {
@@ -118,10 +119,6 @@ std::vector<std::string> read_lines(const fs::path& file) {
     if (!line.empty()) lines.push_back(line);
   }
   return lines;
-}
-
-bool is_finished(const api::TrainJob& job) {
-  return job.status.phase == api::Phase::kSucceeded || job.status.phase == api::Phase::kFailed;
 }
 
 Result<TrainingSettings> settings_of(const api::TrainJob& job) {
@@ -244,7 +241,7 @@ Status JobStore::load_or_create(api::TrainJob& job, bool replace) {
     job.status = {};
     return {};
   }
-  if (is_finished(*before)) {
+  if (policy::is_final(before->status.phase)) {
     return Error{
         ExitCode::kUsage,
         fmt::format("job {} has already {} (state in {}); run it again with --replace, or set "

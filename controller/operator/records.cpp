@@ -17,6 +17,7 @@
 #include "controller/cluster/observe_pod.h"
 #include "controller/cluster/pytorch_status.h"
 #include "controller/cluster/pytorch_view.h"
+#include "controller/policy/job_state.h"
 
 namespace tilewright::controller {
 
@@ -191,10 +192,9 @@ std::optional<ControllingJob> controlling_job(const json& object) {
 }
 
 // The address of an ended pod may belong to another pod, and a node's to any program on it.
-std::vector<std::string> addresses_of(const json& pod, policy::WorkerPhase phase) {
-  const bool ended =
-      phase == policy::WorkerPhase::kSucceeded || phase == policy::WorkerPhase::kFailed;
-  if (ended || member(member(pod, "spec"), "hostNetwork") == json(true)) return {};
+std::vector<std::string> addresses_of(const json& pod, const policy::Worker& worker) {
+  if (policy::has_ended(worker)) return {};
+  if (member(member(pod, "spec"), "hostNetwork") == json(true)) return {};
   std::vector<std::string> addresses;
   const json& list = member(member(pod, "status"), "podIPs");
   for (const json& each : list) {
@@ -219,7 +219,7 @@ PodRecord record_of_pod(const json& object) {
   record.job_name = std::move(owner->name);
   record.job_kind = owner->kind;
   if (owner->kind == JobKind::kPyTorchJob) {
-    record.addresses = addresses_of(object, record.worker.phase);
+    record.addresses = addresses_of(object, record.worker);
     record.uses_tcpstore =
         member(member(member(object, "metadata"), "annotations"), annotations::kTcpStore)
             .is_string();

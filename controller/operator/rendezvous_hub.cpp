@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "controller/policy/job_state.h"
 #include "controller/policy/observe_rendezvous.h"
 
 namespace tilewright::controller {
@@ -97,9 +98,7 @@ void RendezvousHub::report_ended(const std::string& uid,
   const auto open = open_jobs_.find(uid);
   if (open == open_jobs_.end()) return;
   for (const policy::Worker& worker : workers) {
-    const bool ended = worker.phase == policy::WorkerPhase::kSucceeded ||
-                       worker.phase == policy::WorkerPhase::kFailed;
-    if (ended && open->second.reported_ended.insert(worker.uid).second)
+    if (policy::has_ended(worker) && open->second.reported_ended.insert(worker.uid).second)
       server_->worker_exited(uid, worker.index);
   }
 }

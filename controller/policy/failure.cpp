@@ -12,8 +12,6 @@
 namespace tilewright::policy {
 namespace {
 
-constexpr int kMaxSignal = 64;
-
 std::vector<std::string> last_log_lines(const std::string& text) {
   std::vector<std::string> lines;
   for (std::size_t begin = 0; begin < text.size();) {
