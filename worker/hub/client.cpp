@@ -213,7 +213,7 @@ bool HubClient::wait_to_retry(const Repository& repository, const HttpResponse& 
 }
 
 void HubClient::pause(Duration duration) const {
-  if (net::wait_ready(-1, 0, net::within(duration, options_.cancel)) == net::Ready::kCancelled) {
+  if (!net::sleep_until(net::within(duration, options_.cancel))) {
     throw Failure(ExitCode::kTerminated, fmt::format("{}: cancelled", options_.endpoint));
   }
 }

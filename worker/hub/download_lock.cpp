@@ -32,8 +32,7 @@ FileLock lock_download(const std::filesystem::path& path, const HubOptions& opti
                                 "for {}",
                                 path.string(), format_duration(options.limits.lock)));
     }
-    if (net::wait_ready(-1, 0, net::within(kPollInterval, options.cancel)) ==
-        net::Ready::kCancelled) {
+    if (!net::sleep_until(net::within(kPollInterval, options.cancel))) {
       throw Failure(ExitCode::kTerminated, fmt::format("{}: cancelled", path.string()));
     }
     return true;

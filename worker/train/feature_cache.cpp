@@ -145,8 +145,7 @@ std::optional<FileLock> FeatureCache::lock(const fs::path& path) const {
       if (!std::exchange(reported, true)) {
         log_.info("waiting for another process that tokenizes the training data");
       }
-      if (net::wait_ready(-1, 0, net::within(kPollInterval, options_.cancel)) ==
-          net::Ready::kCancelled) {
+      if (!net::sleep_until(net::within(kPollInterval, options_.cancel))) {
         throw Failure(ExitCode::kTerminated, fmt::format("{}: cancelled", path.string()));
       }
       return monotonic_now() < deadline;
