@@ -206,7 +206,7 @@ TEST(IndexRequest, SaysWhyThereIsNone) {
   const auto none = request(*server, 2);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ExitCode::kUnsupported);
-  EXPECT_THAT(none.error().message, HasSubstr("65535 hosts"));
+  EXPECT_THAT(none.error().message, HasSubstr("all its 65535 worker indices"));
   const auto other_tls = request(*server, 3, true);
   ASSERT_FALSE(other_tls.ok());
   EXPECT_THAT(other_tls.error().message, HasSubstr("TLS"));
