@@ -1,12 +1,15 @@
 // Helpers for strings, bytes and environment variables.
 #pragma once
 
+#include <charconv>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace tilewright {
 
@@ -22,6 +25,21 @@ std::size_t utf8_prefix_length(std::string_view text, std::size_t max_bytes);
 std::size_t utf8_sequence_length(std::string_view text);
 
 bool is_utf8(std::string_view text);
+
+// The whole text as a decimal number from `least` to `most` in the form of std::from_chars (without
+// blanks or a plus sign); nullopt: it is none. Never NaN, nor, without bounds, infinite.
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text,
+                                   Number least = std::numeric_limits<Number>::lowest(),
+                                   Number most = std::numeric_limits<Number>::max()) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end || !(least <= number && number <= most)) {
+    return std::nullopt;
+  }
+  return number;
+}
 
 // ASCII letters in lower case.
 std::string lower_case(std::string_view text);

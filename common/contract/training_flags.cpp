@@ -98,7 +98,7 @@ bool in_range(const TrainingFlag& flag, double value) {
 
 // As Python's int() and float(), without underscores and other digits than those of ASCII.
 template <typename Number>
-bool parse_number(std::string_view text, Number& number) {
+bool parse_python_number(std::string_view text, Number& number) {
   constexpr std::string_view kSpace = " \t\n\v\f\r";
   text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
   text = text.substr(0, text.find_last_not_of(kSpace) + 1);
@@ -111,7 +111,7 @@ bool parse_number(std::string_view text, Number& number) {
 std::string describe_rare_limit(const TrainingFlag& flag, std::string_view value) {
   double number = 0;
   const bool is_beyond =
-      parse_number(value, number) && flag.maximum >= kNoMaximum && number > flag.maximum;
+      parse_python_number(value, number) && flag.maximum >= kNoMaximum && number > flag.maximum;
   return is_beyond ? fmt::format(", at most {}", flag.maximum) : "";
 }
 
@@ -136,13 +136,15 @@ void assign(TrainingSettings& settings, const TrainingFlag& flag, const std::str
             // Parses a double and rounds it to the nearest float in the range: 0.9999999999 to the
             // one below 1.
             double number = 0;
-            TW_CHECK(parse_number(std::string_view(normal), number), "--{}={}", flag.name, normal);
+            TW_CHECK(parse_python_number(std::string_view(normal), number), "--{}={}", flag.name,
+                     normal);
             target = static_cast<float>(number);
             if (flag.exclusive_maximum && target >= flag.maximum) {
               target = std::nextafter(static_cast<float>(flag.maximum), 0.0f);
             }
           } else {
-            TW_CHECK(parse_number(std::string_view(normal), target), "--{}={}", flag.name, normal);
+            TW_CHECK(parse_python_number(std::string_view(normal), target), "--{}={}", flag.name,
+                     normal);
           }
         }
       },
@@ -312,14 +314,14 @@ Result<std::string> normalize_flag_value(const TrainingFlag& flag, std::string_v
     }
     case FlagType::kInt: {
       std::int64_t number = 0;
-      if (parse_number(value, number) && in_range(flag, static_cast<double>(number))) {
+      if (parse_python_number(value, number) && in_range(flag, static_cast<double>(number))) {
         return fmt::format("{}", number);
       }
       break;
     }
     case FlagType::kFloat: {
       double number = 0;
-      if (parse_number(value, number) && std::isfinite(number) && in_range(flag, number)) {
+      if (parse_python_number(value, number) && std::isfinite(number) && in_range(flag, number)) {
         return fmt::format("{}", number);  // shortest form that parses to the same number
       }
       break;

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <fstream>
 #include <string>
+
+#include "common/base/strings.h"
 
 namespace tilewright::host {
 namespace {
@@ -26,10 +27,8 @@ std::vector<fs::path> with_parents(const fs::path& mount, const fs::path& group)
 }
 
 std::optional<double> positive(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value <= 0) return std::nullopt;
-  return static_cast<double>(value);
+  const auto value = parse_number<std::int64_t>(text, 1);
+  return value ? std::optional(static_cast<double>(*value)) : std::nullopt;
 }
 
 }  // namespace

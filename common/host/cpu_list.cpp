@@ -3,19 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
+
+#include "common/base/strings.h"
 
 namespace tilewright::host {
 namespace {
 
-std::optional<int> number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > kMaxCpu)
-    return std::nullopt;
-  return value;
-}
+std::optional<int> cpu(std::string_view text) { return parse_number<int>(text, 0, kMaxCpu); }
 
 }  // namespace
 
@@ -25,8 +20,8 @@ std::vector<int> parse_cpu_list(std::string_view text) {
     const std::string_view part = text.substr(0, text.find(','));
     text.remove_prefix(std::min(part.size() + 1, text.size()));
     const std::size_t hyphen = part.find('-');
-    const auto first = number(part.substr(0, hyphen));
-    const auto last = hyphen == std::string_view::npos ? first : number(part.substr(hyphen + 1));
+    const auto first = cpu(part.substr(0, hyphen));
+    const auto last = hyphen == std::string_view::npos ? first : cpu(part.substr(hyphen + 1));
     if (!first || !last || *last < *first) return {};
     // Also bounds the length of the result.
     if (!cpus.empty() && *first <= cpus.back()) return {};

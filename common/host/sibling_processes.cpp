@@ -1,11 +1,11 @@
 #include "common/host/sibling_processes.h"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <string>
 
+#include "common/base/strings.h"
 #include "common/host/process_status.h"
 
 namespace tilewright::host {
@@ -32,9 +32,8 @@ std::vector<SiblingProcess> sibling_processes(std::string_view program,
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(root / "proc", ignored)) {
     const std::string name = entry.path().filename();
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error != std::errc() || end != name.data() + name.size() || pid == own) continue;
+    const auto pid = parse_number<pid_t>(name);
+    if (!pid || *pid == own) continue;
     // Only the user's own processes show their file. The worker image starts the program under
     // other names, so the first word of the command line is not sufficient.
     const std::vector<std::string> arguments = arguments_of(entry.path(), 2);
@@ -42,7 +41,7 @@ std::vector<SiblingProcess> sibling_processes(std::string_view program,
     const fs::path file = fs::read_symlink(entry.path() / "exe", ignored);
     if ((file.empty() ? fs::path(arguments[0]) : file).filename() != program) continue;
     if (std::ranges::find(commands, arguments[1]) == commands.end()) continue;
-    SiblingProcess sibling{pid, {}};
+    SiblingProcess sibling{*pid, {}};
     std::ranges::set_intersection(allowed_cpus_of(entry.path()), allowed,
                                   std::back_inserter(sibling.shared_cpus));
     if (!sibling.shared_cpus.empty()) result.push_back(std::move(sibling));

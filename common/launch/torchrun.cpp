@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 
+#include "common/base/strings.h"
 #include "common/contract/nearest.h"
 #include "common/launch/unknown_value.h"
 
@@ -16,10 +16,7 @@ using Value = std::optional<std::string> TorchrunOptions::*;
 using Switch = bool TorchrunOptions::*;
 
 std::optional<std::int64_t> integer(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return {};
-  return value;
+  return parse_number<std::int64_t>(text);
 }
 
 bool from_zero(std::string_view text) { return integer(text).value_or(-1) >= 0; }
@@ -39,9 +36,8 @@ bool is_process_count(std::string_view text) {
 bool is_port(std::string_view text) { return from_zero(text) && *integer(text) <= 65535; }
 
 bool is_seconds(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value >= 0 && value < 1e9;
+  const auto value = parse_number<double>(text, 0);
+  return value && *value < 1e9;
 }
 
 bool is_start_method(std::string_view text) {

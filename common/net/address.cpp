@@ -3,8 +3,9 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <charconv>
 #include <span>
+
+#include "common/base/strings.h"
 
 namespace tilewright::net {
 
@@ -47,13 +48,9 @@ Result<Address> parse_address(std::string_view text) {
   if (text.find_first_of(std::string_view(" \t\r\n\0", 5)) != std::string_view::npos) {
     return refuse("holds a space or a control character");
   }
-  Address address{std::string(host), 0};
-  const auto [end, failure] =
-      std::from_chars(port.data(), port.data() + port.size(), address.port, 10);
-  if (port.empty() || failure != std::errc() || end != port.data() + port.size()) {
-    return refuse("the port is not a number from 0 to 65535");
-  }
-  return address;
+  const auto number = parse_number<std::uint16_t>(port);
+  if (!number) return refuse("the port is not a number from 0 to 65535");
+  return Address{std::string(host), *number};
 }
 
 }  // namespace tilewright::net

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <filesystem>
 #include <iterator>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/printable.h"
+#include "common/base/strings.h"
 #include "common/contract/kubeflow.h"
 #include "common/json/members.h"
 #include "common/json/positions.h"
@@ -256,11 +256,7 @@ Result<std::string> TrainingContainer::sub_path_of(const nlohmann::json& mount) 
 }
 
 std::optional<std::int64_t> GivenProcesses::number() const {
-  std::int64_t number = 0;
-  const auto outcome = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool valid = outcome.ec == std::errc() && outcome.ptr == text.data() + text.size();
-  return valid && number >= 1 && number <= kMaxProcessesPerNode ? std::optional(number)
-                                                                : std::nullopt;
+  return parse_number<std::int64_t>(text, 1, kMaxProcessesPerNode);
 }
 
 std::string GivenProcesses::problem() const {

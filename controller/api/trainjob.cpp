@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "common/base/check.h"
+#include "common/base/strings.h"
 #include "common/contract/labels.h"
 #include "common/contract/ports.h"
 #include "common/contract/rdzv_conf.h"
@@ -22,11 +22,9 @@ namespace {
 
 std::int64_t integer_flag(const TrainJob& job, std::string_view flag) {
   const std::string text = flag_value(job, flag);
-  std::int64_t number = 0;
-  const auto outcome = std::from_chars(text.data(), text.data() + text.size(), number);
-  TW_CHECK(outcome.ec == std::errc() && outcome.ptr == text.data() + text.size(),
-           "--{}={} is not an integer in normal form", flag, text);
-  return number;
+  const auto number = parse_number<std::int64_t>(text);
+  TW_CHECK(number, "--{}={} is not an integer in normal form", flag, text);
+  return *number;
 }
 
 template <typename Enum>

@@ -2,8 +2,8 @@
 // with which torchrun fails in every pod.
 #include <algorithm>
 #include <array>
-#include <charconv>
 
+#include "common/base/strings.h"
 #include "common/contract/labels.h"
 #include "controller/api/bounds_checker.h"
 #include "controller/api/pytorchjob_fields.h"
@@ -88,11 +88,9 @@ void validate_process_count(const PyTorchJobSpec& spec, FindingCollector& collec
   if (!spec.nproc_per_node) return;
   constexpr std::array<std::string_view, 4> kWords = {"auto", "cpu", "gpu", "xpu"};
   const std::string& text = *spec.nproc_per_node;
-  std::int64_t number = 0;
-  const auto outcome = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_number = outcome.ec == std::errc() && outcome.ptr == text.data() + text.size();
+  const auto number = parse_number<std::int64_t>(text);
   if (std::ranges::find(kWords, text) != kWords.end()) return;
-  if (is_number && kProcessBounds.contains(number)) return;
+  if (number && kProcessBounds.contains(*number)) return;
   collector.error(
       "spec.nprocPerNode",
       fmt::format("found {}, expected auto, cpu, gpu, xpu or an integer from {} to {}",

@@ -13,13 +13,13 @@
 #include <boost/asio/error.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/error.hpp>
-#include <charconv>
 #include <cstring>
 #include <exception>
 #include <functional>
 #include <mutex>
 #include <stdexcept>
 
+#include "common/base/strings.h"
 #include "controller/client/tls.h"
 
 namespace tilewright::kube {
@@ -107,11 +107,9 @@ std::optional<Duration> retry_after_of(const web::http::http_headers& headers) {
   const auto found = headers.find("Retry-After");
   if (found == headers.end()) return std::nullopt;
   const std::string& text = found->second;
-  int seconds = -1;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return std::nullopt;
-  if (seconds < 0) return std::nullopt;
-  return std::chrono::seconds(std::min(seconds, 3600));
+  const auto seconds = parse_number<int>(text, 0);
+  if (!seconds) return std::nullopt;
+  return std::chrono::seconds(std::min(*seconds, 3600));
 }
 
 // True for Asio's end of file and for a TLS stream that ends without close_notify. cpprestsdk keeps

@@ -1,13 +1,13 @@
 #include "controller/cluster/observe_pod.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
 
 #include "common/base/exit_codes.h"
+#include "common/base/strings.h"
 #include "common/contract/labels.h"
 #include "common/json/members.h"
 #include "common/json/timestamp.h"
@@ -20,15 +20,6 @@ namespace {
 using nlohmann::json;
 using policy::Worker;
 using policy::WorkerPhase;
-
-// Parses the value of a label or annotation.
-template <typename Number>
-std::optional<Number> parse_integer(const std::string& text) {
-  Number number = 0;
-  const auto outcome = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (outcome.ec != std::errc() || outcome.ptr != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 // nullopt if `value` is not an integer from `least` to `most`.
 std::optional<int> bounded_integer(const json& value, std::int64_t least, std::int64_t most) {
@@ -109,7 +100,7 @@ const char* container_of_owner(const json& pod) {
 void read_metadata(const json& metadata, Worker& worker) {
   const json& pod_annotations = member(metadata, "annotations");
   worker.generation =
-      parse_integer<std::int64_t>(string_member(pod_annotations, annotations::kJobGeneration));
+      parse_number<std::int64_t>(string_member(pod_annotations, annotations::kJobGeneration));
   worker.key_id = string_member(pod_annotations, annotations::kKeyId);
   worker.name = string_member(metadata, "name");
   worker.uid = string_member(metadata, "uid");
@@ -166,7 +157,7 @@ std::optional<Worker> worker_of_pod(const json& pod) {
   const json& status = member(pod, "status");
   const json& conditions = member(status, "conditions");
   const auto index =
-      parse_integer<int>(string_member(member(metadata, "labels"), labels::kWorkerIndex));
+      parse_number<int>(string_member(member(metadata, "labels"), labels::kWorkerIndex));
   if (!index) return std::nullopt;
   Worker worker;
   worker.index = *index;

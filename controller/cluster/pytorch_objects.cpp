@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <limits>
 #include <set>
@@ -82,10 +81,7 @@ json pod_metadata(const api::PyTorchJob& job, const Replica& replica, int worker
 // The number in nprocPerNode; 1 for auto, cpu and gpu, as for Kubeflow's operator.
 std::int64_t processes_for_world_size(const api::PyTorchJob& job) {
   const std::string text = job.spec.nproc_per_node.value_or("");
-  std::int64_t number = 0;
-  const auto outcome = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool valid = outcome.ec == std::errc() && outcome.ptr == text.data() + text.size();
-  return valid ? number : 1;
+  return parse_number<std::int64_t>(text).value_or(1);
 }
 
 using Variables = std::vector<std::pair<const char*, std::string>>;

@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <charconv>
 #include <memory>
+
+#include "common/base/strings.h"
 
 namespace tilewright::controller {
 
@@ -16,12 +17,10 @@ Status install_write_fault(std::string_view text, kube::SenderOptions& options) 
   const std::string_view point = text.substr(0, at);
   const std::string_view digits =
       at == std::string_view::npos ? std::string_view() : text.substr(at + 1);
-  std::uint64_t wanted = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), wanted);
+  const auto wanted = parse_number<std::uint64_t>(digits, 1);
   const bool pause = point == "pause_at_write";
   const bool before = pause || point == "before_write";
-  if ((!before && point != "after_write") || error != std::errc() ||
-      end != digits.data() + digits.size() || wanted == 0) {
+  if ((!before && point != "after_write") || !wanted) {
     return Error{ExitCode::kUsage,
                  fmt::format("TILEWRIGHT_FAULT={}: expected before_write@N, after_write@N or "
                              "pause_at_write@N, N from 1",
@@ -29,7 +28,8 @@ Status install_write_fault(std::string_view text, kube::SenderOptions& options) 
   }
   auto writes = std::make_shared<std::atomic<std::uint64_t>>(0);
   auto& hook = before ? options.before_write : options.after_write;
-  hook = [writes, wanted, signal = pause ? SIGSTOP : SIGKILL](const kube::ApiRequest& request) {
+  hook = [writes, wanted = *wanted,
+          signal = pause ? SIGSTOP : SIGKILL](const kube::ApiRequest& request) {
     if (request.resource != "leases" && ++*writes == wanted) kill(getpid(), signal);
   };
   return {};

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string_view>
 
+#include "common/base/strings.h"
 #include "common/contract/labels.h"
 #include "controller/policy/success.h"
 
@@ -186,10 +186,7 @@ std::int64_t last_checkpoint_step(const api::TrainJobStatus& status) {
   std::string_view name = status.progress->last_checkpoint;
   if (!name.starts_with(kCheckpointPrefix)) return -1;
   name.remove_prefix(kCheckpointPrefix.size());
-  std::int64_t step = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  const bool valid = error == std::errc() && end == name.data() + name.size() && step >= 0;
-  return valid ? step : -1;
+  return parse_number<std::int64_t>(name, 0).value_or(-1);
 }
 
 bool needs_status_write(const JobState& state, const api::TrainJobStatus& current,

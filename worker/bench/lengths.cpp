@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "common/base/check.h"
 #include "common/base/files.h"
 #include "common/base/printable.h"
 #include "common/base/result.h"
+#include "common/base/strings.h"
 
 namespace tilewright::bench {
 namespace {
@@ -26,10 +26,8 @@ std::vector<std::int32_t> read_lengths(const std::string& path) {
     std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    std::int32_t length = 0;
-    const auto [last, error] = std::from_chars(line.data(), line.data() + line.size(), length);
-    if (error != std::errc{} || last != line.data() + line.size() || length < 1 ||
-        length > kMaxLength) {
+    const auto length = parse_number<std::int32_t>(line, 1, kMaxLength);
+    if (!length) {
       throw Failure(ExitCode::kUsage,
                     fmt::format("{}:{}: found {}, expected a number of tokens from 1 to {}", path,
                                 lengths.size() + 1, quoted_excerpt(line), kMaxLength));
@@ -38,7 +36,7 @@ std::vector<std::int32_t> read_lengths(const std::string& path) {
       throw Failure(ExitCode::kUsage,
                     fmt::format("{}: found more than {} lines, the maximum", path, kMaxLengths));
     }
-    lengths.push_back(length);
+    lengths.push_back(*length);
   }
   if (lengths.empty()) {
     throw Failure(

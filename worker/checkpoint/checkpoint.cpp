@@ -1,10 +1,10 @@
 #include "worker/checkpoint/checkpoint.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "common/base/printable.h"
+#include "common/base/strings.h"
 #include "common/contract/model_files.h"
 #include "worker/checkpoint/atomic_directory.h"
 #include "worker/checkpoint/checksums.h"
@@ -85,11 +85,8 @@ std::string bounded_state_json(const fs::path& checkpoint, const TrainerState& s
 std::optional<std::int64_t> step_of(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const std::string digits = name.substr(kPrefix.size());
-  std::int64_t step = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, step);
-  if (error != std::errc() || stop != end || std::to_string(step) != digits) return std::nullopt;
-  return step < 0 ? std::nullopt : std::optional(step);
+  const auto step = parse_number<std::int64_t>(digits, 0);
+  return step && std::to_string(*step) == digits ? step : std::nullopt;
 }
 
 [[noreturn]] void fail_missing(const fs::path& checkpoint, const char* file) {

@@ -37,13 +37,9 @@ int integer_variable(const GetVariable& variable, const char* name, int least, i
                      int most) {
   const std::string text = variable(name);
   if (text.empty()) return if_not_set;
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
-    throw Failure(ExitCode::kUsage, fmt::format("{}: found {}, expected an integer from {} to {}",
-                                                name, quoted_excerpt(text), least, most));
-  }
-  return value;
+  if (const auto value = parse_number<int>(text, least, most)) return *value;
+  throw Failure(ExitCode::kUsage, fmt::format("{}: found {}, expected an integer from {} to {}",
+                                              name, quoted_excerpt(text), least, most));
 }
 
 ThreadCount thread_count(const host::ProcessPlan& plan, std::int64_t flag,
@@ -92,14 +88,12 @@ LogLevel log_level(const std::string& loglevel) {
 std::optional<std::int64_t> launch_time(const GetVariable& variable) {
   const std::string text = variable(env::kLaunchTime);
   if (text.empty()) return std::nullopt;
-  std::int64_t seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size() || seconds < 0 ||
-      seconds > kLatestLaunch) {
+  const auto seconds = parse_number<std::int64_t>(text, 0, kLatestLaunch);
+  if (!seconds) {
     throw Failure(ExitCode::kUsage, fmt::format("{}: found {}, expected seconds since 1970",
                                                 env::kLaunchTime, quoted_excerpt(text)));
   }
-  return seconds;
+  return *seconds;
 }
 
 ExpandedArguments expand_arguments(const std::vector<std::string>& arguments,

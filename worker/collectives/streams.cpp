@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string>
 
+#include "common/base/strings.h"
 #include "worker/collectives/exchange.h"
 
 namespace tilewright::collectives {
@@ -21,15 +21,13 @@ int agree_on_streams(Mesh& mesh, int wanted, MonotonicTime deadline) {
   const auto all = all_gather(mesh, std::to_string(agreed), kMaxDigits, deadline);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const std::string& text = all[rank];
-    int streams = 0;
-    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), streams);
-    if (error != std::errc() || rest != text.data() + text.size() || streams < 1 ||
-        streams > kMaxStreams) {
+    const auto streams = parse_number<int>(text, 1, kMaxStreams);
+    if (!streams) {
       throw mesh.lost(
           static_cast<int>(rank),
           fmt::format("sent an invalid number of streams, expected 1 to {},", kMaxStreams));
     }
-    agreed = std::min(agreed, streams);
+    agreed = std::min(agreed, *streams);
   }
   return agreed;
 }

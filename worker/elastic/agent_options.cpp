@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
+#include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "common/contract/ports.h"
 #include "common/contract/rdzv_conf.h"
@@ -27,35 +27,21 @@ constexpr int kMaxShutdownSeconds = 10'000'000;
 
 [[noreturn]] void refuse(const std::string& message) { throw Failure(ExitCode::kUsage, message); }
 
-std::optional<int> integer(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 int bounded(const char* flag, const std::string& text, int least, int most) {
-  const auto value = integer(text);
-  if (!value || *value < least || *value > most)
-    refuse(fmt::format("{} is \"{}\", expected an integer from {} to {}", flag, text, least, most));
-  return *value;
+  if (const auto value = parse_number<int>(text, least, most)) return *value;
+  refuse(fmt::format("{} is \"{}\", expected an integer from {} to {}", flag, text, least, most));
 }
 
 int parse_node_count(std::string_view text, const std::string& whole) {
-  const auto value = integer(text);
-  if (!value || *value < 1 || *value > rendezvous::kMaxWorld)
-    refuse(fmt::format("--nnodes is \"{}\", expected N or MIN:MAX, each from 1 to {}", whole,
-                       rendezvous::kMaxWorld));
-  return *value;
+  if (const auto value = parse_number<int>(text, 1, rendezvous::kMaxWorld)) return *value;
+  refuse(fmt::format("--nnodes is \"{}\", expected N or MIN:MAX, each from 1 to {}", whole,
+                     rendezvous::kMaxWorld));
 }
 
 double seconds_of(std::string_view key, std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value > 0) ||
-      value > kMaxSeconds)
-    refuse(fmt::format("--rdzv_conf: found \"{}\" for {}, expected a number above 0", text, key));
-  return value;
+  const auto value = parse_number<double>(text, 0, kMaxSeconds);
+  if (value && *value > 0) return *value;
+  refuse(fmt::format("--rdzv_conf: found \"{}\" for {}, expected a number above 0", text, key));
 }
 
 Duration duration(double seconds) {
@@ -204,9 +190,10 @@ void set_interface(AgentOptions& options, const std::string& name) {
 
 void set_port_range(AgentOptions& options, const std::string& text) {
   const std::size_t hyphen = std::min(text.find('-'), text.size());
-  const int first = integer(std::string_view(text).substr(0, hyphen)).value_or(0);
+  const int first = parse_number<int>(std::string_view(text).substr(0, hyphen)).value_or(0);
   const int last =
-      integer(std::string_view(text).substr(std::min(hyphen + 1, text.size()))).value_or(0);
+      parse_number<int>(std::string_view(text).substr(std::min(hyphen + 1, text.size())))
+          .value_or(0);
   if (first < 1 || last > 65535 || last < first)
     refuse(fmt::format("--port-range is \"{}\", expected FIRST-LAST, ports from 1 to 65535", text));
   options.ports = PortRange{static_cast<std::uint16_t>(first), static_cast<std::uint16_t>(last)};

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 
 #include "common/base/printable.h"
+#include "common/base/strings.h"
 #include "common/rendezvous/types.h"
 
 namespace tilewright::elastic {
@@ -20,12 +20,7 @@ constexpr std::string_view kSpace = " \t\r";
 constexpr const char* kForms = "a line \"host\", \"host slots=N\" or \"host:N\"";
 
 std::optional<int> count_of(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1 ||
-      value > rendezvous::kMaxLocalRank + 1)
-    return std::nullopt;
-  return value;
+  return parse_number<int>(text, 1, rendezvous::kMaxLocalRank + 1);
 }
 
 // A name is handed to ssh and printed: no option, no control characters, no spaces.

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "common/base/strings.h"
@@ -31,9 +30,7 @@ constexpr Duration kAttemptPause = std::chrono::milliseconds(200);
 std::uint16_t port_from(const GetVariable& environment) {
   const std::string text = environment(env::kMasterPort);
   if (text.empty()) return 0;
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error == std::errc() && end == text.data() + text.size() && port > 0) return port;
+  if (const auto port = parse_number<std::uint16_t>(text, 1)) return *port;
   throw Failure(ExitCode::kUsage, fmt::format("{} is \"{}\", expected a port from 1 to 65535",
                                               env::kMasterPort, text));
 }

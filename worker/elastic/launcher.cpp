@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
+#include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "common/host/process_status.h"
 
@@ -15,19 +15,9 @@ namespace {
 
 constexpr int kMaxNodes = 65536;
 
-// The whole text as an integer from `least` to `most`.
-std::optional<int> integer_in(std::string_view text, int least, int most) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (value < least || value > most) return std::nullopt;
-  return value;
-}
-
 int required_integer(const GetVariable& environment, const char* name, int least, int most) {
   const std::string text = environment(name);
-  const std::optional<int> value = integer_in(text, least, most);
-  if (value) return *value;
+  if (const auto value = parse_number<int>(text, least, most)) return *value;
   throw Failure(ExitCode::kUsage,
                 fmt::format("{} is {}, expected an integer from {} to {}", name,
                             text.empty() ? "not set" : "\"" + text + "\"", least, most));
@@ -63,7 +53,7 @@ LaunchedProcess read_launcher(const GetVariable& environment, std::string launch
 
 // The number of processes that a variable counts; 0 if it is no integer: another program's.
 int processes(const GetVariable& environment, const char* name) {
-  return integer_in(environment(name), 0, 1 << 30).value_or(0);
+  return parse_number<int>(environment(name), 0, 1 << 30).value_or(0);
 }
 
 // Slurm's ids have up to 64 bits; the step of an interactive shell is 4294967290. The name of the
@@ -139,12 +129,12 @@ std::optional<int> tasks_on_node(std::string_view tasks_per_node, int node) {
     const std::string_view group = tasks_per_node.substr(0, tasks_per_node.find(','));
     tasks_per_node.remove_prefix(std::min(tasks_per_node.size(), group.size() + 1));
     const std::size_t bracket = group.find('(');
-    const std::optional<int> tasks = integer_in(group.substr(0, bracket), 1, kMaxNodes);
+    const auto tasks = parse_number<int>(group.substr(0, bracket), 1, kMaxNodes);
     std::optional<int> nodes = 1;
     if (bracket != std::string_view::npos) {
       const std::string_view repeat = group.substr(bracket);
       if (!repeat.starts_with("(x") || !repeat.ends_with(")")) return std::nullopt;
-      nodes = integer_in(repeat.substr(2, repeat.size() - 3), 1, kMaxNodes);
+      nodes = parse_number<int>(repeat.substr(2, repeat.size() - 3), 1, kMaxNodes);
     }
     if (!tasks || !nodes) return std::nullopt;
     if (node < first + *nodes) return tasks;

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "common/base/printable.h"
+#include "common/base/strings.h"
 
 namespace tilewright::elastic {
 namespace {
@@ -47,12 +47,12 @@ Pmi1::Pmi1(FileDescriptor connection, int rank, const net::Wait& wait)
   }
   const std::string maxes = call("cmd=get_maxes", "maxes", wait);
   const std::string_view most = pmi1_field(maxes, "vallen_max").value_or("");
-  const auto [end, error] = std::from_chars(most.data(), most.data() + most.size(), max_text_);
-  if (error != std::errc() || end != most.data() + most.size() || max_text_ < kMinText) {
+  const auto max_text = parse_number<std::size_t>(most, kMinText);
+  if (!max_text) {
     throw problem(fmt::format("answered \"{}\", expected vallen_max of {} or more",
                               printable(maxes), kMinText));
   }
-  max_text_ = std::min(max_text_, kMaxLine / 2) - 1;  // vallen_max counts a terminating zero
+  max_text_ = std::min(*max_text, kMaxLine / 2) - 1;  // vallen_max counts a terminating zero
   const std::string name = call("cmd=get_my_kvsname", "my_kvsname", wait);
   space_ = pmi1_field(name, "kvsname").value_or("");
   if (space_.empty() || space_.size() > kMaxSpaceName) {

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <system_error>
 
 #include "common/base/result.h"
+#include "common/base/strings.h"
 #include "common/rendezvous/types.h"
 #include "worker/elastic/local_host.h"
 
@@ -21,14 +21,6 @@ namespace {
 constexpr int kBoth = 3;
 
 int bit(Stream stream) { return stream == Stream::kOutput ? 1 : 2; }
-
-std::optional<int> number(std::string_view text, int most) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > most)
-    return std::nullopt;
-  return value;
-}
 
 [[noreturn]] void fail(const std::filesystem::path& path, int error) {
   throw Failure(ExitCode::kOutput, fmt::format("--log-dir: {} cannot be created: {}", path.string(),
@@ -55,7 +47,7 @@ bool StreamSelection::any() const {
 
 StreamSelection parse_streams(const char* flag, const std::string& text) {
   StreamSelection result;
-  if (const auto all = number(text, kBoth)) {
+  if (const auto all = parse_number<int>(text, 0, kBoth)) {
     result.all = *all;
     return result;
   }
@@ -64,8 +56,8 @@ StreamSelection parse_streams(const char* flag, const std::string& text) {
     const std::string_view part = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(part.size() + 1, rest.size()));
     const std::size_t colon = std::min(part.find(':'), part.size());
-    const auto rank = number(part.substr(0, colon), rendezvous::kMaxLocalRank);
-    const auto streams = number(part.substr(std::min(colon + 1, part.size())), kBoth);
+    const auto rank = parse_number<int>(part.substr(0, colon), 0, rendezvous::kMaxLocalRank);
+    const auto streams = parse_number<int>(part.substr(std::min(colon + 1, part.size())), 0, kBoth);
     if (!rank || !streams)
       throw Failure(ExitCode::kUsage,
                     fmt::format("{} is \"{}\", expected 0, 1, 2 or 3, or LOCAL_RANK:N,... with "

@@ -4,8 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <charconv>
-
+#include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "worker/elastic/pmi1.h"
 #include "worker/elastic/pmix.h"
@@ -16,18 +15,16 @@ namespace {
 // The descriptor of PMI_FD, which no child of this process inherits.
 FileDescriptor pmi_connection(const GetVariable& environment) {
   const std::string text = environment(env::kPmiFd);
-  int fd = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fd);
+  const auto fd = parse_number<int>(text, STDERR_FILENO + 1);
   struct stat status {};
-  if (error != std::errc() || end != text.data() + text.size() || fd <= 2 ||
-      fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode)) {
+  if (!fd || fstat(*fd, &status) != 0 || !S_ISSOCK(status.st_mode)) {
     throw Failure(ExitCode::kUsage,
                   fmt::format("{} is \"{}\", expected the descriptor of an open socket: {} belongs "
                               "to processes that mpiexec starts directly",
                               env::kPmiFd, text, env::kPmiFd));
   }
-  fcntl(fd, F_SETFD, FD_CLOEXEC);
-  return FileDescriptor(fd);
+  fcntl(*fd, F_SETFD, FD_CLOEXEC);
+  return FileDescriptor(*fd);
 }
 
 }  // namespace

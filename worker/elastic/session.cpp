@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <poll.h>
 
-#include <charconv>
-
 #include "common/base/printable.h"
+#include "common/base/strings.h"
 #include "common/contract/environment.h"
 #include "common/rendezvous/messages.h"
 
@@ -15,12 +14,9 @@ namespace {
 int integer_from_environment(const GetVariable& environment, const char* name, int most) {
   const std::string text = environment(name);
   if (text.empty()) return 0;
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > most)
-    throw Failure(ExitCode::kUsage,
-                  fmt::format("{} is \"{}\", expected an integer from 0 to {}", name, text, most));
-  return value;
+  if (const auto value = parse_number<int>(text, 0, most)) return *value;
+  throw Failure(ExitCode::kUsage,
+                fmt::format("{} is \"{}\", expected an integer from 0 to {}", name, text, most));
 }
 
 std::string required_variable(const GetVariable& environment, const char* name) {

@@ -176,11 +176,7 @@ const std::string& HttpHead::field(std::string_view name) const {
 }
 
 std::optional<std::uint64_t> HttpHead::number(std::string_view name) const {
-  const std::string& text = field(name);
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return parse_number<std::uint64_t>(field(name));
 }
 
 struct HttpClient::Connections {

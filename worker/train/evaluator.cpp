@@ -1,7 +1,6 @@
 #include "worker/train/evaluator.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/printable.h"
 #include "common/base/result.h"
+#include "common/base/strings.h"
 #include "worker/collectives/exchange.h"
 #include "worker/runtime/float_mode.h"
 #include "worker/train/batching.h"
@@ -99,13 +99,12 @@ std::vector<float> gather_logits(collectives::Mesh& mesh, std::span<const float>
   std::vector<std::size_t> counts;  // by rank
   for (const std::string& text :
        collectives::all_gather(mesh, std::to_string(own.size()), kMaxCollectiveBytes, deadline)) {
-    std::size_t count = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (error != std::errc() || end != text.data() + text.size()) {
+    const auto count = parse_number<std::size_t>(text);
+    if (!count) {
       throw Failure(ExitCode::kPeerLost, fmt::format("rank {} sent {} as the number of its logits",
                                                      counts.size(), quoted_excerpt(text)));
     }
-    counts.push_back(count);
+    counts.push_back(*count);
   }
   std::vector<std::size_t> begins(counts.size());  // of each rank in `all`
   std::exclusive_scan(counts.begin(), counts.end(), begins.begin(), std::size_t{0});

@@ -5,20 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <thread>
 
 #include "common/base/file_descriptor.h"
+#include "common/base/strings.h"
 
 namespace tilewright::train {
 namespace {
-
-std::optional<std::int64_t> number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
 
 Error invalid(std::string_view text, const std::string& why) {
   return {ExitCode::kUsage,
@@ -50,9 +43,10 @@ Result<Faults::Target> Faults::parse_one(std::string_view text) {
   if (const auto at = head.find('@'); at != std::string_view::npos) {
     const std::string_view steps = head.substr(at + 1);
     const auto dash = steps.find('-');
-    target.first_step = number(steps.substr(0, dash));
-    target.last_step =
-        dash == std::string_view::npos ? target.first_step : number(steps.substr(dash + 1));
+    target.first_step = parse_number<std::int64_t>(steps.substr(0, dash), 0);
+    target.last_step = dash == std::string_view::npos
+                           ? target.first_step
+                           : parse_number<std::int64_t>(steps.substr(dash + 1), 0);
     if (!target.first_step || !target.last_step) {
       return invalid(text, "the step is not an integer");
     }
@@ -72,7 +66,7 @@ Result<Faults::Target> Faults::parse_one(std::string_view text) {
     const auto equals = part.find('=');
     const std::string_view given =
         equals == std::string_view::npos ? std::string_view() : part.substr(equals + 1);
-    const auto value = number(given);
+    const auto value = parse_number<std::int64_t>(given, 0);
     if (!given.empty() && part.substr(0, equals) == "once") {
       target.file = given;
     } else if (!given.empty() && part.substr(0, equals) == "hold") {

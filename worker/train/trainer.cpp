@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <span>
 
 #include "common/base/clock.h"
+#include "common/base/strings.h"
 #include "common/contract/virtual_shards.h"
 #include "worker/collectives/exchange.h"
 #include "worker/collectives/hosts.h"
@@ -32,13 +32,8 @@ std::string join_distinct(const std::vector<std::string>& names) {
 
 // Throws Failure(kPeerLost) for a string that no worker can have sent.
 int decode_buffer_count(const std::string& text) {
-  int count = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, count);
-  if (error != std::errc() || rest != end || count < 0) {
-    throw Failure(ExitCode::kPeerLost, "a worker sent an invalid number of gradient buffers");
-  }
-  return count;
+  if (const auto count = parse_number<int>(text, 0)) return *count;
+  throw Failure(ExitCode::kPeerLost, "a worker sent an invalid number of gradient buffers");
 }
 
 template <typename Activation>

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "common/base/check.h"
@@ -226,14 +225,12 @@ class GlueTask : public sentences::SentenceTask {
   }
 
   static std::int64_t index_of(const RowSource& rows, const Value& value) {
-    std::int64_t index = 0;
-    const char* end = value.text.data() + value.text.size();
-    const auto [stop, error] = std::from_chars(value.text.data(), end, index);
-    if (error != std::errc() || stop != end) {
+    const auto index = parse_number<std::int64_t>(value.text);
+    if (!index) {
       rows.fail(
           fmt::format("{} is {}, expected an integer", kHubIndex, quoted_excerpt(value.text)));
     }
-    return index;
+    return *index;
   }
 
   std::string result_name(const DataPart& part) const override {

@@ -19,11 +19,7 @@ namespace tilewright::tasks::own_files {
 namespace {
 
 std::optional<std::int64_t> integer_of(const Value& value) {
-  std::int64_t number = 0;
-  const std::string_view text = number_text(value);
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
-  return number;
+  return parse_number<std::int64_t>(number_text(value));
 }
 
 // As pandas reads a field: without blanks around it.

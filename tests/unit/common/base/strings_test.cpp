@@ -74,5 +74,21 @@ TEST(EnvironmentVariable, IsEmptyWhenUnset) {
   EXPECT_EQ(environment_variable("TILEWRIGHT_TEXT_TEST"), "");
 }
 
+TEST(ParseNumber, TakesOnlyAWholeNumberWithinTheBounds) {
+  EXPECT_EQ(parse_number<int>("-12"), -12);
+  EXPECT_EQ(parse_number<std::uint16_t>("65535"), 65535);
+  EXPECT_EQ(parse_number<double>("2.5e1"), 25.0);
+  for (const char* text : {"", "-", "+1", " 1", "1 ", "1x", "0x1", "1.0", "2147483648"})
+    EXPECT_EQ(parse_number<int>(text), std::nullopt) << text;
+  for (const char* text : {"65536", "-1"})
+    EXPECT_EQ(parse_number<std::uint16_t>(text), std::nullopt) << text;
+  for (const char* text : {"nan", "inf", "-inf", "1e999"})
+    EXPECT_EQ(parse_number<double>(text), std::nullopt) << text;
+  EXPECT_EQ(parse_number<int>("3", 3, 4), 3);
+  EXPECT_EQ(parse_number<int>("4", 3, 4), 4);
+  for (const char* text : {"2", "5"})
+    EXPECT_EQ(parse_number<int>(text, 3, 4), std::nullopt) << text;
+}
+
 }  // namespace
 }  // namespace tilewright
