@@ -589,13 +589,13 @@ TEST_F(Up, RejectsAnInvalidJobAndCreatesNoState) {
   expect_refused(ExitCode::kManifest, "replicas");
   manifest();
   fs::rename(folder() / "models", folder() / "elsewhere");
-  expect_refused(ExitCode::kModel, "spec.trainer.model: models:tiny is ");
+  expect_refused(ExitCode::kModel, "spec.trainer.model: models:tiny: ");
   fs::rename(folder() / "elsewhere", folder() / "models");
   fs::remove_all(folder() / "data/pairs");
-  expect_refused(ExitCode::kData, "spec.trainer.data: data:pairs is ");
+  expect_refused(ExitCode::kData, "spec.trainer.data: data:pairs: ");
   fs::create_directories(folder() / "data/pairs");
   write("results", "a file in place of the directory");
-  expect_refused(ExitCode::kOutput, "the volume output is ");
+  expect_refused(ExitCode::kOutput, "the volume output: ");
   fs::remove(folder() / "results");
   fs::remove(folder() / "worker.sh");
   expect_refused(ExitCode::kUsage, "--worker_binary: ./worker.sh is not an executable file");
