@@ -78,9 +78,8 @@ constexpr std::string_view describe(ExitCode code) {
     case ExitCode::kTerminated:
       return "Stopped by SIGTERM.";
     case ExitCode::kPeerLost:
-      return "Lost the connection to a peer or to the coordinator or, with validate --cluster, to "
-             "the API "
-             "server.";
+      return "Lost the connection to a peer, to the coordinator or, with validate --cluster, to "
+             "the API server.";
     case ExitCode::kOutputUnavailable:
       return "A transient error of the output directory or of standard output: no space left, an "
              "I/O error, a stale network file handle.";
