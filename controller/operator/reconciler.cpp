@@ -43,6 +43,7 @@ bool is_worth_logging(kube::ErrorKind kind) {
 std::vector<policy::Worker> workers_of(const std::vector<Caches::Pod>& pods, const Caches& caches,
                                        JobExpectations& expectations) {
   std::vector<policy::Worker> cached;
+  cached.reserve(pods.size());
   for (const Caches::Pod& pod : pods) cached.push_back(pod->value.worker);
   // A pod can be deleted before the response to its creation arrives.
   std::erase_if(expectations.created,

@@ -84,9 +84,10 @@ Status RendezvousHub::expect(const std::string& uid, const policy::Membership& m
     open->second.sent.expected = 0;
   }
   if (open->second.sent != membership) {
-    const Status sent = server_->expect(
-        uid, {membership.min_world, membership.max_world, membership.expected, membership.timeout});
-    if (!sent) return sent;
+    if (Status sent = server_->expect(uid, {membership.min_world, membership.max_world,
+                                            membership.expected, membership.timeout});
+        !sent)
+      return sent;
     open->second.sent = membership;
   }
   return {};
