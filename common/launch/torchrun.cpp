@@ -15,25 +15,22 @@ namespace {
 using Value = std::optional<std::string> TorchrunOptions::*;
 using Switch = bool TorchrunOptions::*;
 
-std::optional<std::int64_t> integer(std::string_view text) {
-  return parse_number<std::int64_t>(text);
-}
-
-bool from_zero(std::string_view text) { return integer(text).value_or(-1) >= 0; }
-bool from_one(std::string_view text) { return integer(text).value_or(0) >= 1; }
+bool from_zero(std::string_view text) { return parse_number<std::int64_t>(text, 0).has_value(); }
+bool from_one(std::string_view text) { return parse_number<std::int64_t>(text, 1).has_value(); }
 
 bool is_node_range(std::string_view text) {
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) return from_one(text);
   const std::string_view least = text.substr(0, colon), most = text.substr(colon + 1);
-  return from_one(least) && from_one(most) && *integer(least) <= *integer(most);
+  const auto first = parse_number<std::int64_t>(least, 1);
+  return first && parse_number<std::int64_t>(most, *first);
 }
 
 bool is_process_count(std::string_view text) {
   return from_one(text) || text == "auto" || text == "cpu" || text == "gpu" || text == "xpu";
 }
 
-bool is_port(std::string_view text) { return from_zero(text) && *integer(text) <= 65535; }
+bool is_port(std::string_view text) { return parse_number<int>(text, 0, 65535).has_value(); }
 
 bool is_seconds(std::string_view text) {
   const auto value = parse_number<double>(text, 0);
@@ -55,7 +52,7 @@ bool each_part(std::string_view text, const Check& check) {
   }
 }
 
-bool is_stream(std::string_view text) { return from_zero(text) && *integer(text) <= 3; }
+bool is_stream(std::string_view text) { return parse_number<int>(text, 0, 3).has_value(); }
 
 bool is_redirection(std::string_view text) {
   return is_stream(text) || each_part(text, [](std::string_view part) {
@@ -246,7 +243,7 @@ class Parser {
         if (Status status = set(row, name, found); !status.ok()) return status;
         continue;
       }
-      const auto number = integer(found);
+      const auto number = parse_number<std::int64_t>(found);
       if (!number) return refuse(fmt::format("{}: found \"{}\", expected 0 or 1", name, found));
       options_.*row.on = *number != 0;
     }

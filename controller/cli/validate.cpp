@@ -111,15 +111,17 @@ void print(std::ostream& err, const std::string& text) {
   if (!text.empty()) err << text << '\n';
 }
 
+// Prints the errors and returns false.
+bool fail(const std::vector<FieldError>& errors, const std::string& file, std::ostream& err) {
+  print(err, sentences(errors, file));
+  return false;
+}
+
 // Prints the findings. Returns true if the TrainJob is valid.
 bool validate_trainjob(Document document, const std::string& file, std::ostream& out,
                        std::ostream& err) {
-  const auto fail = [&](const std::vector<FieldError>& errors) {
-    print(err, sentences(errors, file));
-    return false;
-  };
   api::DecodeResult decoded = api::decode_document(std::move(document));
-  if (!decoded.ok()) return fail(decoded.errors);
+  if (!decoded.ok()) return fail(decoded.errors, file, err);
   api::apply_defaults(decoded.job);
   const api::Findings anywhere = validate(decoded.job, decoded.positions);
   const api::Findings local = validate_for_local(decoded.job, decoded.positions);
@@ -130,7 +132,7 @@ bool validate_trainjob(Document document, const std::string& file, std::ostream&
       errors.push_back(std::move(error));
     }
   }
-  if (!errors.empty()) return fail(errors);
+  if (!errors.empty()) return fail(errors, file, err);
   for (const api::Findings& findings : {anywhere, local, cluster}) {
     print_warnings(err, findings.warnings, file);
   }
@@ -146,18 +148,14 @@ bool validate_trainjob(Document document, const std::string& file, std::ostream&
 // The same for a PyTorchJob, with whether Tilewright's trainer runs it.
 bool validate_pytorchjob(Document document, const std::string& file, std::ostream& out,
                          std::ostream& err) {
-  const auto fail = [&](const std::vector<FieldError>& errors) {
-    print(err, sentences(errors, file));
-    return false;
-  };
   const api::DecodedPyTorchJob decoded = api::decode_pytorchjob_document(std::move(document));
-  if (!decoded.ok()) return fail(decoded.errors);
+  if (!decoded.ok()) return fail(decoded.errors, file, err);
   api::PyTorchJob job = decoded.job;
   api::apply_defaults(job);
   const api::Findings findings = validate(job, decoded.positions);
-  if (!findings.ok()) return fail(findings.errors);
+  if (!findings.ok()) return fail(findings.errors, file, err);
   const convert::NativeCheck native = convert::check_native(decoded.job, decoded.positions);
-  if (native.fails) return fail(native.errors);
+  if (native.fails) return fail(native.errors, file, err);
   print_warnings(err, findings.warnings, file);
   if (native.starts_worker) {
     out << fmt::format(

@@ -209,10 +209,6 @@ void Reconciler::observe(const std::string& key, const net::Wait& wait,
   policy::Observed& observed = observation.observed;
   if (observation.decoded.pytorch && deps_.stores != nullptr) {
     mark_lost_stores(observation.pods, deps_.stores->opened(), observed);
-    if (cluster::uses_operator_tcpstore(*observation.decoded.pytorch) &&
-        !uses_worker_0(observation.pods)) {
-      observation.tcpstore = deps_.stores->address_for_pods();
-    }
   }
   read_start_failures(key, observed, expectations, wait);
   observation.now = wall_now();
@@ -233,8 +229,11 @@ void Reconciler::observe(const std::string& key, const net::Wait& wait,
 std::unique_ptr<JobObjects> Reconciler::make_objects(const Observation& observation) {
   const policy::Observed& observed = observation.observed;
   if (observation.id.kind == JobKind::kTrainJob) return train_job_objects(observed.job);
-  return pytorch_job_objects(observed.job, *observation.decoded.pytorch, observed.workers,
-                             observation.decoded.status, drops_state_, observation.tcpstore);
+  const api::PyTorchJob& job = *observation.decoded.pytorch;
+  const bool uses_store = deps_.stores != nullptr && cluster::uses_operator_tcpstore(job) &&
+                          !uses_worker_0(observation.pods);
+  return pytorch_job_objects(observed.job, job, observed.workers, observation.decoded.status,
+                             drops_state_, uses_store ? deps_.stores->address_for_pods() : "");
 }
 
 void Reconciler::requeue(const std::string& key, const policy::Plan& plan,

@@ -53,7 +53,6 @@ class Reconciler {
     policy::Observed observed;
     DecodedJob decoded;             // its job and traits are moved to `observed`
     std::vector<Caches::Pod> pods;  // as cached; observed.workers has the leader's own writes too
-    std::string tcpstore;           // address for new pods; empty: they use worker 0
     WallTime now;
   };
   void reconcile_job(const std::string& key, const net::Wait& wait);

@@ -52,8 +52,8 @@ Membership membership_of(const JobState& state, const std::set<int>& absent) {
   // Only with an automatic number of processes can a valid job have more of them than shards.
   const api::TrainJob& job = state.observed.job;
   if (const std::int64_t shards = job.status.virtual_shards; shards > 0 && api::is_exact(job)) {
-    const auto limit = static_cast<int>(std::min<std::int64_t>(shards, membership.max_world));
-    membership.max_world = std::max(limit, membership.min_world);
+    membership.max_world = static_cast<int>(
+        std::clamp<std::int64_t>(shards, membership.min_world, membership.max_world));
   }
   membership.expected = processes(std::max(coming, sizes.min), sizes.processes_per_worker);
   membership.timeout = all_running ? std::chrono::seconds(0) : kJoinTimeout;
