@@ -320,6 +320,13 @@ EncodedAssignment encode_without_peers(const Assignment& assignment) {
 
 std::string encode_peers(const std::vector<Peer>& peers) { return dump(to_json(peers)); }
 
+bool is_join_with_epoch(std::string_view text) {
+  const Result<json> parsed = parse(text);
+  if (!parsed.ok()) return false;
+  const auto type = parsed->find("type");
+  return type != parsed->end() && *type == "join" && parsed->contains("holding");
+}
+
 Result<ClientMessage> decode_client_message(std::string_view text) {
   const Result<json> parsed = parse(text);
   if (!parsed.ok()) return parsed.error();

@@ -11,8 +11,9 @@
 //   client -> server   agent_failed
 //   server -> client   acknowledged
 //
-// The first join identifies the sender for the whole connection. The hello, the proof and `refused`
-// can be read by all versions, so that a process of another version gets a reason.
+// The first join identifies the sender for the whole connection. All versions can read the hello,
+// the proof, `refused`, `unavailable` and whether a join is "holding" an epoch: a process of
+// another version gets a reason, and a member keeps training when the coordinator is upgraded.
 #pragma once
 
 #include <string>
@@ -35,8 +36,9 @@ struct HeartbeatReply {
   bool running = false;  // a membership epoch is current; false from an earlier version
 };
 
-// The coordinator closes the connection for now, because a limit was exceeded. The client connects
-// again after its longest pause.
+// The coordinator closes the connection for now, because a limit was exceeded or a member that
+// holds an epoch has another version of the protocol. The client connects again after its longest
+// pause.
 struct Unavailable {
   std::string reason;
 };
@@ -83,5 +85,7 @@ std::string encode_peers(const std::vector<Peer>& peers);
 // A message does not contain `who` or `to`, except for `who` in a join.
 Result<ClientMessage> decode_client_message(std::string_view text);
 Result<ServerMessage> decode_server_message(std::string_view text);
+// Whether a message of any version is the join of a member that holds an epoch.
+bool is_join_with_epoch(std::string_view text);
 
 }  // namespace tilewright::rendezvous

@@ -28,6 +28,8 @@ const char* to_string(Rejection reason) {
       return "buffers";
     case Rejection::kProtocol:
       return "protocol";
+    case Rejection::kVersion:
+      return "version";
   }
   return "unknown";
 }

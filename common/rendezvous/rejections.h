@@ -26,12 +26,14 @@ enum class Rejection {
   kJobData,          // the job's share of stored keys and values
   kBuffers,          // the buffered messages of all jobs
   kProtocol,         // a message that violates the protocol
+  kVersion,          // a member in an epoch, with another version of the protocol
 };
 // The reasons of the coordinator.
 inline constexpr Rejection kCoordinatorRejections[] = {
     Rejection::kConnections, Rejection::kUnauthenticated, Rejection::kSource,
     Rejection::kNoProof,     Rejection::kJobConnections,  Rejection::kJobBuffers,
-    Rejection::kJobMessages, Rejection::kBuffers,         Rejection::kProtocol};
+    Rejection::kJobMessages, Rejection::kBuffers,         Rejection::kProtocol,
+    Rejection::kVersion};
 const char* to_string(Rejection reason);  // the label of the metric
 
 class Rejections {

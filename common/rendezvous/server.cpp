@@ -625,11 +625,13 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
         id, Rejection::kJobMessages,
         fmt::format("the job's processes send more than {:.0f} messages per second", rate));
   if (connection.protocol_version() != kProtocolVersion) {
-    return refuse(connection, *job,
-                  fmt::format("this process uses version {} of the rendezvous protocol, the "
-                              "coordinator version {}; expected the same release of Tilewright for "
-                              "both",
-                              connection.protocol_version(), kProtocolVersion));
+    const std::string reason = fmt::format(
+        "this process uses version {} of the rendezvous protocol, the coordinator version {}; "
+        "expected the same release of Tilewright for both",
+        connection.protocol_version(), kProtocolVersion);
+    // Members train without a coordinator, also when it has been upgraded.
+    if (is_join_with_epoch(text)) return reject(id, Rejection::kVersion, reason);
+    return refuse(connection, *job, reason);
   }
   Result<ClientMessage> message = decode_client_message(text);
   if (!message.ok()) return reject_message(connection, message.error().message);

@@ -8,8 +8,10 @@
 
 #include "common/base/printable.h"
 #include "common/contract/model_files.h"
+#include "worker/checkpoint/checksums.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/sharded_weights.h"
+#include "worker/checkpoint/storage.h"
 #include "worker/checkpoint/torch_file.h"
 #include "worker/nn/family.h"
 #include "worker/runtime/parallel.h"
@@ -99,6 +101,18 @@ std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& model_di
                             model_directory.string(), found, model_files::kWeights[0].name,
                             model_files::kWeights[1].name, model_files::kWeights[2].name,
                             model_files::kWeights[3].name));
+}
+
+std::unique_ptr<WeightSource> open_intact_weights(const std::filesystem::path& model_directory,
+                                                  runtime::ThreadPool* pool) {
+  auto weights = open_weights(model_directory);
+  weights->check_digests(pool);
+  if (has_readable_file(model_directory / kChecksumsFile)) {
+    const Checksums checksums = read_checksums(model_directory);
+    const auto listed = checksums.find(weights->path().filename());
+    if (listed != checksums.end()) verify_content(model_directory, {*listed});
+  }
+  return weights;
 }
 
 ParameterDifferences check_parameters(const WeightSource& source,

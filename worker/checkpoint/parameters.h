@@ -29,6 +29,11 @@ struct TensorView {
 // directory, if there is one.
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& model_directory);
 
+// The same, with a Failure if the weights do not have the digest that their header states or, of a
+// checkpoint, its checksums.json. `pool`: see WeightSource::digest().
+std::unique_ptr<WeightSource> open_intact_weights(const std::filesystem::path& model_directory,
+                                                  runtime::ThreadPool* pool);
+
 // A parameter that a model needs.
 struct ExpectedParameter {
   std::string name;

@@ -53,21 +53,22 @@ class HeaderParser {
   HeaderParser(std::span<const std::byte> content, const std::filesystem::path& path, ExitCode code)
       : content_(content), path_(path), code_(code) {}
 
-  Tensors parse() {
+  FileTensors parse() {
     const Json json = parse_json(header_text());
     if (!json.is_object()) {
       fail(fmt::format("the header is a JSON {}, expected an object of tensors", json.type_name()));
     }
-    Tensors tensors;
+    FileTensors result;
     for (const auto& [name, value] : json.items()) {
       if (name == "__metadata__") {
         check_metadata(value);
+        result.sha256 = value.value(kTensorsDigest, "");
       } else {
-        tensors.emplace(name, tensor(name, value));
+        result.tensors.emplace(name, tensor(name, value));
       }
     }
     check_layout();
-    return tensors;
+    return result;
   }
 
  private:
@@ -117,7 +118,7 @@ class HeaderParser {
     }
   }
 
-  // __metadata__ holds strings. Its content is not used.
+  // __metadata__ holds strings.
   void check_metadata(const Json& value) const {
     if (!value.is_object()) fail("__metadata__ is not an object");
     for (const auto& [key, text] : value.items()) {
@@ -227,8 +228,8 @@ class HeaderParser {
 
 }  // namespace
 
-Tensors parse_safetensors(std::span<const std::byte> content, const std::filesystem::path& path,
-                          ExitCode code) {
+FileTensors parse_safetensors(std::span<const std::byte> content, const std::filesystem::path& path,
+                              ExitCode code) {
   return HeaderParser(content, path, code).parse();
 }
 

@@ -8,9 +8,11 @@
 namespace tilewright::checkpoint {
 namespace {
 
-std::string header_of(const std::vector<NamedTensor>& tensors) {
+std::string header_of(const std::vector<NamedTensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header;
   header["__metadata__"]["format"] = "pt";
+  for (const auto& [key, value] : metadata) header["__metadata__"][key] = value;
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
     TW_CHECK(!header.contains(name), "tensor {} is passed twice", name);
@@ -34,11 +36,12 @@ NamedTensor float_tensor(std::string name, Shape shape, const float* data) {
           {DType::kF32, std::move(shape), {reinterpret_cast<const std::byte*>(data), bytes}}};
 }
 
-FileDigest write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors) {
+FileDigest write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
+                             const std::map<std::string, std::string>& metadata) {
   std::sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
     return a.tensor.dtype != b.tensor.dtype ? a.tensor.dtype > b.tensor.dtype : a.name < b.name;
   });
-  const std::string header = header_of(tensors);
+  const std::string header = header_of(tensors, metadata);
   std::byte length[8];
   for (int i = 0; i < 8; ++i) length[i] = static_cast<std::byte>(header.size() >> (8 * i) & 0xff);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,9 @@ struct NamedTensor {
 NamedTensor float_tensor(std::string name, Shape shape, const float* data);
 
 // Creates `path`, which must not exist, writes the tensors and returns the file's digest. Does not
-// sync; AtomicDirectory does. The metadata is {"format": "pt"}, which transformers requires.
-// Failures have output_error_code(); an incomplete file is removed.
-FileDigest write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors);
+// sync; AtomicDirectory does. The header's metadata has "format": "pt", which transformers
+// requires, and `metadata`. Failures have output_error_code(); an incomplete file is removed.
+FileDigest write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
+                             const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace tilewright::checkpoint

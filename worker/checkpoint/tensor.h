@@ -39,6 +39,12 @@ struct Tensor {
 
 using Tensors = std::map<std::string, Tensor>;  // by name
 
+// What a weight file contains.
+struct FileTensors {
+  Tensors tensors;
+  std::string sha256 = {};  // tensors_digest() at the time of the write; empty: not in the file
+};
+
 // Whether copy_floats() can convert it: F32, F16, BF16 or F64.
 bool is_floating_point(DType dtype);
 

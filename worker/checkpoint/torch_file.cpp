@@ -223,8 +223,8 @@ class TorchFileParser {
 
 }  // namespace
 
-Tensors parse_torch_file(Bytes content, const std::filesystem::path& path, ExitCode code) {
-  return TorchFileParser(content, path, code).parse();
+FileTensors parse_torch_file(Bytes content, const std::filesystem::path& path, ExitCode code) {
+  return {TorchFileParser(content, path, code).parse()};
 }
 
 }  // namespace tilewright::checkpoint

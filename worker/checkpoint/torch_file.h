@@ -19,8 +19,8 @@ namespace tilewright::checkpoint {
 
 // `content` is the whole file; the result contains views into it. Throws Failure with `code`; the
 // message names `path`.
-Tensors parse_torch_file(std::span<const std::byte> content, const std::filesystem::path& path,
-                         ExitCode code);
+FileTensors parse_torch_file(std::span<const std::byte> content, const std::filesystem::path& path,
+                             ExitCode code);
 
 class TorchFile : public WeightSource {
  public:

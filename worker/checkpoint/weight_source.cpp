@@ -1,20 +1,20 @@
 #include "worker/checkpoint/weight_source.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "common/base/printable.h"
-#include "common/base/sha256.h"
-#include "worker/runtime/parallel.h"
+#include "worker/checkpoint/block_digest.h"
+#include "worker/checkpoint/safetensors_header.h"
 
 namespace tilewright::checkpoint {
 
 void WeightSource::add_file(const std::filesystem::path& path, ParseTensors parse) {
   auto file = std::make_unique<const MappedFile>(path, code_);
-  for (auto& [name, tensor] : parse(file->content(), path, code_)) {
+  FileTensors parsed = parse(file->content(), path, code_);
+  for (auto& [name, tensor] : parsed.tensors) {
     if (!tensors_.emplace(name, std::move(tensor)).second) {
       fail(fmt::format("tensor {} is in {} and in {}, expected it in one file",
                        quoted_excerpt(name), file_of(name).filename().string(),
@@ -22,6 +22,7 @@ void WeightSource::add_file(const std::filesystem::path& path, ParseTensors pars
     }
     file_of_.emplace(name, file.get());
   }
+  if (!parsed.sha256.empty()) stated_digests_[path.filename()] = std::move(parsed.sha256);
   files_[path.filename()] = std::move(file);
 }
 
@@ -88,32 +89,28 @@ void WeightSource::check_size() const {
   for (const auto& [name, file] : files_) file->check_size();
 }
 
-std::string WeightSource::digest(runtime::ThreadPool* pool) const {
-  std::vector<std::span<const std::byte>> blocks;
-  for (const auto& [name, file] : files_) {
-    for (std::span<const std::byte> rest = file->content(); !rest.empty();) {
-      blocks.push_back(rest.first(std::min(rest.size(), kDigestBlock)));
-      rest = rest.subspan(blocks.back().size());
+void WeightSource::check_digests(runtime::ThreadPool* pool) const {
+  for (const auto& [name, stated] : stated_digests_) {
+    const MappedFile* const file = files_.at(name).get();
+    Tensors tensors;
+    for (const auto& [tensor, its_file] : file_of_) {
+      if (its_file == file) tensors.emplace(tensor, tensors_.at(tensor));
     }
+    const std::string found = tensors_digest(tensors, pool);
+    if (found == stated) continue;
+    throw Failure(
+        code_, fmt::format("{}: is corrupt: its tensors have the SHA-256 {}, expected {} "
+                           "({} in its header)",
+                           file->path().string(), found, quoted_excerpt(stated), kTensorsDigest));
   }
-  std::vector<std::string> sums(blocks.size());
-  runtime::for_each_index(pool, std::ssize(blocks), [&](std::int64_t i) {
-    const std::span<const std::byte> block = blocks[static_cast<std::size_t>(i)];
-    Sha256 sha;
-    sha.update(block.data(), block.size());
-    sums[static_cast<std::size_t>(i)] = sha.hex();
-  });
-  std::string sum;
-  std::string lines;
-  auto next = sums.begin();
-  for (const auto& [name, file] : files_) {
-    const auto end = next + static_cast<std::ptrdiff_t>(
-                                (file->content().size() + kDigestBlock - 1) / kDigestBlock);
-    sum = end - next == 1 ? *next : sha256_hex(fmt::format("{}", fmt::join(next, end, "\n")));
-    lines += fmt::format("{}  {}\n", sum, name);
-    next = end;
-  }
-  return files_.size() == 1 ? sum : sha256_hex(lines);
+}
+
+std::string WeightSource::digest(runtime::ThreadPool* pool) const {
+  std::vector<NamedContent> contents;
+  contents.reserve(files_.size());
+  for (const auto& [name, file] : files_) contents.push_back({name, file->content()});
+  return contents.size() == 1 ? block_digests(contents, pool).front()
+                              : digest_of_list(contents, pool);
 }
 
 void WeightSource::fail(const std::string& what) const {

@@ -17,10 +17,8 @@ namespace tilewright::checkpoint {
 
 // Reads the tensors of one file from its content; the result contains views into it. Throws Failure
 // with `code`; the message names `path`.
-using ParseTensors = Tensors (*)(std::span<const std::byte> content,
-                                 const std::filesystem::path& path, ExitCode code);
-
-inline constexpr std::size_t kDigestBlock = std::size_t{4} << 20;
+using ParseTensors = FileTensors (*)(std::span<const std::byte> content,
+                                     const std::filesystem::path& path, ExitCode code);
 
 // The formats are the derived classes SafetensorsFile, TorchFile and ShardedWeights.
 class WeightSource {
@@ -46,10 +44,11 @@ class WeightSource {
 
   // A Failure if a file has been truncated since it was mapped.
   void check_size() const;
-  // A SHA-256 of a single file; of several files, that of the lines that sha256sum would print for
-  // these digests and the files' names without directory, in the order of the names. That of a file
-  // is the SHA-256 of its content or, if it has more than kDigestBlock bytes, of the list of its
-  // blocks' SHA-256: blocks are hashed on all threads of `pool` (null: this thread).
+  // A Failure if the tensors of a file do not have the digest that the file states. Reads all data
+  // of the files that state one.
+  void check_digests(runtime::ThreadPool* pool = nullptr) const;
+  // block_digests() of a single file; of several, digest_of_list() with the files' names without
+  // directory, in the order of the names.
   std::string digest(runtime::ThreadPool* pool = nullptr) const;
 
   // Throws Failure; the message begins with the path.
@@ -70,6 +69,7 @@ class WeightSource {
   std::filesystem::path path_;
   ExitCode code_;
   std::map<std::string, std::unique_ptr<const MappedFile>> files_;  // by name without directory
+  std::map<std::string, std::string> stated_digests_;               // by the same name
   Tensors tensors_;
   std::map<std::string, const MappedFile*> file_of_;  // by the name of the tensor
 };

@@ -352,7 +352,7 @@ void Job::adopt_output(std::string directory, std::string output_uid) {
 }
 
 void open_starting_weights(Job& job, runtime::ThreadPool* pool) {
-  job.weights = checkpoint::open_weights(job.settings.model_name_or_path);
+  job.weights = checkpoint::open_intact_weights(job.settings.model_name_or_path, pool);
   job.weight_differences =
       check_weights(*job.weights, job.model.encoder, job.settings.ignore_mismatched_sizes, pool);
   job.fingerprint[kStartingWeights] = job.weights->digest(pool);

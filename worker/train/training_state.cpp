@@ -606,6 +606,7 @@ std::string TrainingState<Activation>::write_model(
   content.extra_files = results;
   content.extra_files.insert(job_.tokenizer_files.begin(), job_.tokenizer_files.end());
   content.before_commit = [this] { faults_.hit("output.before_rename"); };
+  content.pool = &model_.pool();
   std::string digest = checkpoint::write_model_directory(output(), content).sha256;
   faults_.hit("output.done");
   return digest;

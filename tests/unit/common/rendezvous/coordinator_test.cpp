@@ -538,6 +538,20 @@ TEST(Coordinator, TellsAProcessOfAnotherProtocolVersionBothVersions) {
   EXPECT_FALSE(job.members[0]->epoch_ended());
 }
 
+// As after an upgrade of the coordinator.
+TEST(Coordinator, AMemberOfAnotherProtocolVersionKeepsItsEpoch) {
+  ManualClock clock;
+  auto server = serve(settings(1, 2, 1), clock);
+  RawMember older(*server, kSecret, kUid, kProtocolVersion - 1);
+  older.send(R"({"type": "join", "holding": {"as that version writes it": 1}})");
+  const auto answer = decode_server_message(older.receive()).or_throw();
+  ASSERT_TRUE(std::holds_alternative<Unavailable>(answer));
+  EXPECT_THAT(std::get<Unavailable>(answer).reason,
+              HasSubstr(fmt::format("uses version {} of the rendezvous", kProtocolVersion - 1)));
+  EXPECT_TRUE(older.is_closed_within(kSoon));
+  EXPECT_EQ(server->rejections().at("version"), 1u);
+}
+
 TEST(Coordinator, RemovingAJobReportsTheReasonToItsMembers) {
   Running job(settings(1, 1, 1), 1);
   job.server->remove_job(kUid, "the job was deleted");

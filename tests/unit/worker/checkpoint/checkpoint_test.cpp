@@ -15,6 +15,7 @@
 #include "tests/support/paths.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
 #include "worker/checkpoint/checksums.h"
+#include "worker/checkpoint/parameters.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/safetensors_writer.h"
 
@@ -91,6 +92,14 @@ class CheckpointTest : public ::testing::Test {
     return state;
   }();
 };
+
+TEST_F(CheckpointTest, IsVerifiedAsTheModelOfATraining) {
+  const auto path = write(10);
+  EXPECT_NO_THROW(open_intact_weights(path, nullptr));
+  flip_bit(path / "model.safetensors", std::filesystem::file_size(path / "model.safetensors") - 1);
+  expect_failure([&] { open_intact_weights(path, nullptr); }, ExitCode::kCheckpoint,
+                 HasSubstr("checkpoint-10/model.safetensors: is corrupt: found SHA-256"));
+}
 
 TEST_F(CheckpointTest, RestoresEveryBitAndEveryField) {
   Model model(1);

@@ -1,16 +1,22 @@
 // Tests the layout of the final output, and that it never mixes files of two models.
 #include "worker/checkpoint/model_directory.h"
 
+#include <thread>
+
 #include "tests/support/paths.h"
 #include "tests/support/read_floats.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
+#include "worker/checkpoint/block_digest.h"
 #include "worker/checkpoint/model_config.h"
+#include "worker/checkpoint/parameters.h"
 #include "worker/checkpoint/safetensors.h"
 
 namespace tilewright::checkpoint {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class ModelDirectory : public ::testing::Test {
  protected:
@@ -43,6 +49,36 @@ TEST_F(ModelDirectory, ContainsTheModelItsConfigAndItsTokenizer) {
   EXPECT_EQ(read_floats(SafetensorsFile(output_ / "model.safetensors"), "classifier.weight", {2}),
             values_);
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("output", "source"));
+}
+
+TEST_F(ModelDirectory, StatesTheDigestOfItsWeights) {
+  values_.assign(kDigestBlock / sizeof(float) + 3, 1.5f);
+  const auto bytes = std::as_bytes(std::span(values_));
+  const auto hash = [](std::span<const std::byte> part) {
+    return sha256_hex({reinterpret_cast<const char*>(part.data()), part.size()});
+  };
+  const std::string large =
+      sha256_hex(hash(bytes.first(kDigestBlock)) + "\n" + hash(bytes.subspan(kDigestBlock)));
+  const std::string list = large + "  a\n" + hash(bytes.first(8)) + "  b\n";
+  ModelDirectoryContent model = content(values_.data());
+  model.weights = {{"b", {2}, values_.data()}, {"a", {std::ssize(values_)}, values_.data()}};
+  std::string file;
+  std::thread([&] {  // a pool changes the floating-point mode of its thread
+    runtime::ThreadPool pool(3);
+    model.pool = &pool;
+    write_model_directory(own(output_), model);
+    EXPECT_NO_THROW(open_intact_weights(output_, &pool));
+    file = testing::read_text(output_ / "model.safetensors");
+    EXPECT_THAT(file, HasSubstr(R"("tensors_sha256":")" + sha256_hex(list) + '"'));
+    file.back() ^= 1;
+    write_file(output_ / "model.safetensors", file);
+    expect_failure([&] { open_intact_weights(output_, &pool); }, ExitCode::kWeights,
+                   AllOf(HasSubstr("output/model.safetensors: is corrupt: its tensors have the "
+                                   "SHA-256"),
+                         HasSubstr("expected \"" + sha256_hex(list))));
+  })
+      .join();
+  EXPECT_NO_THROW(open_weights(output_));
 }
 
 TEST_F(ModelDirectory, IsWrittenToADirectoryWithCheckpoints) {

@@ -11,6 +11,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/read_floats.h"
 #include "tests/unit/worker/checkpoint/checkpoint_testing.h"
+#include "worker/checkpoint/block_digest.h"
 
 namespace tilewright::checkpoint {
 namespace {
@@ -272,7 +273,8 @@ TEST_F(Safetensors, ReadsWithinTheFileForRandomBytes) {
     }
     const auto view = std::as_bytes(std::span(bytes));
     try {
-      for (const auto& [name, tensor] : parse_safetensors(view, "x", ExitCode::kWeights)) {
+      const FileTensors file = parse_safetensors(view, "x", ExitCode::kWeights);
+      for (const auto& [name, tensor] : file.tensors) {
         EXPECT_GE(tensor.bytes.data(), view.data());
         EXPECT_LE(tensor.bytes.data() + tensor.bytes.size(), view.data() + view.size());
       }

@@ -33,7 +33,7 @@ std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
 }
 
 Tensors parse(const std::vector<std::byte>& bytes) {
-  return parse_torch_file(bytes, "model.bin", ExitCode::kWeights);
+  return parse_torch_file(bytes, "model.bin", ExitCode::kWeights).tensors;
 }
 
 void expect_file_refused(const std::string& file, const std::string& part) {

@@ -171,6 +171,17 @@ TEST_F(TrainingStateTest, RefusesStartingWeightsThatAreNotFinite) {
                                                    "is NaN, expected a finite number")));
 }
 
+TEST_F(TrainingStateTest, RefusesStartingWeightsWithoutTheDigestThatTheyState) {
+  const float value = 1;
+  fs::remove(file());
+  checkpoint::write_safetensors(file(),
+                                {checkpoint::float_tensor("classifier.weight", {1}, &value)},
+                                {{checkpoint::kTensorsDigest, "of other weights"}});
+  expect_failure([&] { open_starting_weights(job_); }, ExitCode::kWeights,
+                 AllOf(HasSubstr(file().string() + ": is corrupt"),
+                       HasSubstr("expected \"of other weights\"")));
+}
+
 TEST_F(TrainingStateTest, RefusesToFallBehindTheJobsLastCheckpoint) {
   expect_failure([&] { restore({.resume = false, .required_step = 8}); },
                  ExitCode::kCheckpointMissing,
