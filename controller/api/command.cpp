@@ -89,7 +89,7 @@ std::vector<std::pair<std::string, std::string>> worker_environment(const TrainJ
       {env::kRendezvous, setting.rendezvous},
       {env::kWorkerIndex, std::to_string(setting.index)},
   };
-  if (uses_tls(job)) list.emplace_back(env::kTls, "true");
+  if (rdzv_conf(job).tls) list.emplace_back(env::kTls, "true");
   for (const EnvVar& variable : job.spec.worker.env) {
     if (variable.value_from.is_null()) list.emplace_back(variable.name, variable.value);
   }

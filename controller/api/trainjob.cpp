@@ -144,12 +144,13 @@ bool is_exact(const TrainJob& job) {
   return flag_value(job, "exact") == "true" && flag_value(job, "gemm_backend") == "native";
 }
 
-bool uses_tls(const TrainJob& job) {
+RdzvConf rdzv_conf(const TrainJob& job) {
   RdzvConf conf;
   for (const RdzvSetting& setting : job.spec.elastic_policy.rdzv_conf) {
-    (void)set_rdzv_conf(conf, setting.key, setting.value);  // validate() reports errors
+    (void)set_rdzv_conf(conf, setting.key, setting.value);
   }
-  return conf.tls;
+  if (!check(conf).ok()) conf.keep_alive_interval = conf.keep_alive_max_attempt = std::nullopt;
+  return conf;
 }
 
 std::string worker_name(const TrainJob& job, std::int64_t index) {

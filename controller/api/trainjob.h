@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/contract/rdzv_conf.h"
 #include "controller/api/metadata.h"
 #include "controller/api/quantity.h"
 #include "controller/api/status.h"
@@ -204,8 +205,8 @@ std::vector<std::string> names_on_hub(const TrainJob& job);
 // Whether the weights must be bitwise equal for any number of workers and after any failure.
 bool is_exact(const TrainJob& job);
 
-// Whether all traffic of the workers uses TLS.
-bool uses_tls(const TrainJob& job);
+// spec.elasticPolicy.rdzvConf without settings that are not valid, which validate() reports.
+RdzvConf rdzv_conf(const TrainJob& job);
 
 // mrpc-worker-0
 std::string worker_name(const TrainJob& job, std::int64_t index);

@@ -67,7 +67,10 @@ void visit_fields(Visitor& visitor, Of<ElasticPolicy> auto& policy) {
   visitor(Field{.name = "rdzvConf",
                 .description =
                     "Rendezvous settings. {key: tls, value: \"true\"} encrypts all traffic of the "
-                    "workers with TLS. Immutable.",
+                    "workers with TLS. keep_alive_interval and keep_alive_max_attempt are "
+                    "torchrun's: a worker that sends no heartbeat for the product of both, in "
+                    "seconds, is lost; 10 s if neither is set, otherwise their defaults are 5 and "
+                    "3. Immutable.",
                 .max_items = 16,
                 .list_key = "key",
                 .immutable = "running workers cannot change how they communicate"},

@@ -61,6 +61,9 @@ void validate_rdzv_conf(const std::vector<RdzvSetting>& settings, FindingCollect
       collector.error(path, valid.error().message);
     }
   }
+  if (const Status usable = check(conf); !usable.ok()) {
+    collector.error("spec.elasticPolicy.rdzvConf", usable.error().message);
+  }
 }
 
 }  // namespace

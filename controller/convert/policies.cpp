@@ -23,11 +23,18 @@ constexpr const char* kRendezvousInOperator = "the rendezvous runs in the operat
 void convert_rdzv_conf(const api::PyTorchElasticPolicy& elastic, ordered_json& target,
                        Draft& draft) {
   const std::string path = member_path(kElasticPolicy, "rdzvConf");
-  RdzvConf own;
+  RdzvConf all;
+  for (const auto& [key, value] : elastic.rdzv_conf) (void)set_rdzv_conf(all, key, value);
+  const Status usable = check(all);
   for (std::size_t i = 0; i < elastic.rdzv_conf.size(); ++i) {
     const auto& [key, value] = elastic.rdzv_conf[i];
-    if (set_rdzv_conf(own, key, value).ok()) {
+    RdzvConf one;
+    const bool known = set_rdzv_conf(one, key, value).ok();
+    if (known && (usable.ok() || !one.heartbeat_timeout())) {
       target["rdzvConf"].push_back({{"key", key}, {"value", value}});
+    } else if (known) {
+      draft.note(element_path(path, i), path,
+                 fmt::format("rdzvConf {}: {}", key, usable.error().message));
     } else {
       draft.note(element_path(path, i), path,
                  fmt::format("rdzvConf {}: {}", key, kRendezvousInOperator));

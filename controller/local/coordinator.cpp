@@ -27,6 +27,7 @@ class RendezvousCoordinator final : public Coordinator {
       rendezvous::JobSpec spec{options_.job_uid, key_.clone(),           {},  highest_epoch_,
                                options_.tls,     last_checkpoint_step(), isa_};
       spec.settings.exact = options_.exact;
+      if (options_.heartbeat_timeout) spec.settings.heartbeat_timeout = *options_.heartbeat_timeout;
       spec.settings.min_world = membership.min_world;
       spec.settings.max_world = membership.max_world;
       spec.settings.expected = membership.expected;

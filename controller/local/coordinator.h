@@ -36,7 +36,8 @@ struct CoordinatorOptions {
   rendezvous::Epoch min_epoch = 0;  // the last epoch in the job's status; new epochs are higher
   std::int64_t last_checkpoint_step = -1;  // in the job's status; -1: none
   bool exact = true;
-  std::string isa = {};  // status.instructionSet
+  std::string isa = {};                            // status.instructionSet
+  std::optional<Duration> heartbeat_timeout = {};  // nullopt: that of rendezvous::Settings
 };
 
 // Serves on the loopback interface, on a free port. Error: kUsage, no address to listen on.

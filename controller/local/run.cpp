@@ -150,22 +150,22 @@ Result<std::unique_ptr<Coordinator>> start_coordinator(const api::TrainJob& job,
                                                        const std::string& log_level) {
   Result<net::SecretKey> key = net::SecretKey::from_file(store.key_file());
   if (!key) return key.error();
-  return serve_rendezvous(
-      {job.metadata.uid, api::global_batch(job), api::uses_tls(job),
-       static_cast<rendezvous::Epoch>(job.status.rendezvous_epoch),
-       policy::last_checkpoint_step(job.status), api::is_exact(job), job.status.instruction_set},
-      std::move(key).value(), make_logger(log_level));
+  const RdzvConf conf = api::rdzv_conf(job);
+  return serve_rendezvous({job.metadata.uid, api::global_batch(job), conf.tls,
+                           static_cast<rendezvous::Epoch>(job.status.rendezvous_epoch),
+                           policy::last_checkpoint_step(job.status), api::is_exact(job),
+                           job.status.instruction_set, conf.heartbeat_timeout()},
+                          std::move(key).value(), make_logger(log_level));
 }
 
-// Reads the manifest again. `tls`: whether the running job uses it.
-Result<api::TrainJobSpec> reload_spec(const RunOptions& options, bool tls) {
+// Reads the manifest again. `conf`: that of the running job.
+Result<api::TrainJobSpec> reload_spec(const RunOptions& options, const RdzvConf& conf) {
   Result<api::ValidatedJob> again = read_manifest(options);
   if (!again) return again.error();
-  if (api::uses_tls(again->job) != tls) {
-    return Error{
-        ExitCode::kManifest,
-        "spec.elasticPolicy.rdzvConf: tls cannot change while the job runs; stop `tilewright up` "
-        "and start it again"};
+  if (api::rdzv_conf(again->job) != conf) {
+    return Error{ExitCode::kManifest,
+                 "spec.elasticPolicy.rdzvConf cannot change while the job runs; stop `tilewright "
+                 "up` and start it again"};
   }
   return std::move(again->job.spec);
 }
@@ -181,7 +181,7 @@ Session::Options session_options(const RunOptions& options, const api::TrainJob&
   to.workers.new_uid = random_uuid;
   to.workers.now = wall_now;
   to.save = [&store](const api::TrainJob& state) { return store.save(state); };
-  to.reload = [&options, tls = api::uses_tls(job)] { return reload_spec(options, tls); };
+  to.reload = [&options, conf = api::rdzv_conf(job)] { return reload_spec(options, conf); };
   return to;
 }
 

@@ -214,15 +214,17 @@ class Applier::PlanExecution {
     if (!plan_.membership) return deps_.hub.close(job_.metadata.uid);
     const Status expected = deps_.hub.expect(job_.metadata.uid, *plan_.membership, [this] {
       const auto last_epoch = static_cast<rendezvous::Epoch>(job_.status.rendezvous_epoch);
+      const RdzvConf conf = api::rdzv_conf(job_);
       return RendezvousHub::Job{
           key_of(job_.metadata.namespace_name, job_.metadata.name, objects_.kind()),
           deps_.keys.key_for(job_.metadata.uid),
           api::global_batch(job_),
           last_epoch,
-          api::uses_tls(job_),
+          conf.tls,
           policy::last_checkpoint_step(job_.status),
           api::is_exact(job_),
-          job_.status.instruction_set};
+          job_.status.instruction_set,
+          conf.heartbeat_timeout()};
     });
     if (!expected) {
       ApiError error;

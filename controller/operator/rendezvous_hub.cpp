@@ -69,7 +69,9 @@ Status RendezvousHub::expect(const std::string& uid, const policy::Membership& m
     spec.settings.min_world = membership.min_world;
     spec.settings.max_world = membership.max_world;
     spec.settings.expected = membership.expected;
-    const Duration heartbeat_timeout = spec.settings.heartbeat_timeout;
+    const Duration heartbeat_timeout =
+        job.heartbeat_timeout.value_or(spec.settings.heartbeat_timeout);
+    spec.settings.heartbeat_timeout = heartbeat_timeout;
     if (Status added = server_->add_job(std::move(spec)); !added) return added;
     // The expected membership, with its timeout, is sent below.
     open = open_jobs_

@@ -44,7 +44,8 @@ class RendezvousHub {
     bool tls = false;
     std::int64_t last_checkpoint_step = -1;  // as reported to an earlier coordinator; -1: none
     bool exact = true;
-    std::string isa = {};  // status.instructionSet
+    std::string isa = {};                            // status.instructionSet
+    std::optional<Duration> heartbeat_timeout = {};  // nullopt: that of rendezvous::Settings
   };
   // Sets the expected membership of a job. If the job is not open yet, opens it with the result of
   // `make_job`.

@@ -16,11 +16,6 @@
 namespace tilewright::elastic {
 namespace {
 
-// torchrun's defaults (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py).
-constexpr double kKeepAliveSeconds = 5;
-constexpr double kKeepAliveAttempts = 3;
-// A worker sends a heartbeat every second.
-constexpr double kLeastKeepAlive = 3;
 // The bounds keep deadlines representable.
 constexpr double kMaxSeconds = 1e7;
 constexpr int kMaxShutdownSeconds = 10'000'000;
@@ -57,12 +52,12 @@ net::Address parse_endpoint(const std::string& text, std::uint16_t default_port)
   return {text, default_port};
 }
 
-// The keys of torchrun's c10d backend.
+// The keys of torchrun's c10d backend that RdzvConf does not have.
 class TorchConf {
  public:
   explicit TorchConf(AgentOptions& options) : options_(options) {}
 
-  // False: the key is none of torchrun's.
+  // False: the key is none of these.
   bool set(std::string_view key, std::string_view text) {
     rendezvous::Settings& settings = options_.rendezvous;
     if (key == "is_host") {
@@ -75,9 +70,6 @@ class TorchConf {
       settings.join_quiet_period = duration(seconds_of(key, text));
     } else if (key == "close_timeout") {
       settings.close_timeout = duration(seconds_of(key, text));
-    } else if (key == "keep_alive_interval" || key == "keep_alive_max_attempt") {
-      (key == "keep_alive_interval" ? interval_ : attempts_) = seconds_of(key, text);
-      settings.heartbeat_timeout = duration(interval_ * attempts_);
     } else if (key == "read_timeout" || key == "store_type" || key == "rank" ||
                key == "heartbeat_timeout") {
       options_.notes.push_back(
@@ -88,17 +80,8 @@ class TorchConf {
     return true;
   }
 
-  void check() const {
-    if (interval_ * attempts_ >= kLeastKeepAlive) return;
-    refuse(
-        fmt::format("--rdzv_conf: found {} s for keep_alive_interval x keep_alive_max_attempt, "
-                    "expected at least {} s, because workers send a heartbeat every second",
-                    interval_ * attempts_, kLeastKeepAlive));
-  }
-
  private:
   AgentOptions& options_;
-  double interval_ = kKeepAliveSeconds, attempts_ = kKeepAliveAttempts;
 };
 
 void set_processes(AgentOptions& options, const std::string& text) {
@@ -180,8 +163,11 @@ void set_rdzv_conf(AgentOptions& options, const std::string& text) {
     if (const Status taken = parse_rdzv_conf(conf, one); !taken.ok())
       refuse("--rdzv_conf: " + taken.error().message);
   }
-  torch.check();
+  if (const Status usable = check(conf); !usable.ok())
+    refuse("--rdzv_conf: " + usable.error().message);
   options.tls = conf.tls;
+  if (const auto timeout = conf.heartbeat_timeout())
+    options.rendezvous.heartbeat_timeout = *timeout;
 }
 
 void set_interface(AgentOptions& options, const std::string& name) {

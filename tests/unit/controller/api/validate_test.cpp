@@ -181,8 +181,12 @@ TEST(Validate, ChecksReplicaBounds) {
       {"nprocPerNode: 1", "nprocPerNode: 0",
        "job.yaml:6: spec.nprocPerNode: found 0, expected an integer from 1 to 256"},
       {"rdzvBackend: c10d", "rdzvConf: [{key: tsl, value: \"true\"}]",
-       "job.yaml:8: spec.elasticPolicy.rdzvConf[0]: found the key \"tsl\", expected tls; did you "
-       "mean tls?"},
+       "job.yaml:8: spec.elasticPolicy.rdzvConf[0]: found the key \"tsl\", expected tls, "
+       "keep_alive_interval or keep_alive_max_attempt; did you mean tls?"},
+      {"rdzvBackend: c10d", "rdzvConf: [{key: keep_alive_interval, value: \"0.5\"}]",
+       "job.yaml:8: spec.elasticPolicy.rdzvConf: found 1.5 s for keep_alive_interval x "
+       "keep_alive_max_attempt, expected at least 3 s, because workers send a heartbeat every "
+       "second"},
       {"rdzvBackend: c10d", "rdzvConf: [{key: tls, value: \"yes\"}]",
        "job.yaml:8: spec.elasticPolicy.rdzvConf[0]: found \"yes\" for tls, expected true or false"},
       {"rdzvBackend: c10d", "rdzvConf: [{key: tls, value: \"true\"}, {key: tls, value: \"false\"}]",

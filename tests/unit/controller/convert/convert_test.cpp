@@ -269,22 +269,30 @@ TEST(Convert, TheNumberOfProcesses) {
 TEST(Convert, TheElasticPolicy) {
   const std::string text = manifest_of(
       job({.spec = "  elasticPolicy: {rdzvBackend: etcd, minReplicas: 1, maxReplicas: 3, rdzvPort: "
-                   "29400, rdzvHost: h, rdzvId: i, rdzvConf: [{key: timeout, value: \"9\"}], "
+                   "29400, rdzvHost: h, rdzvId: i, rdzvConf: [{key: timeout, value: \"9\"}, {key: "
+                   "keep_alive_interval, value: \"4\"}], "
                    "standalone: true, metrics: [{type: Resource}]}\n",
            .worker = "      replicas: 2\n"}));
   EXPECT_THAT(text, HasSubstr(R"(  elasticPolicy:
     minReplicas: 1
     maxReplicas: 3
+    # rdzvConf timeout: the rendezvous runs in the operator
+    rdzvConf:
+      - key: keep_alive_interval
+        value: "4"
     # metrics: no HorizontalPodAutoscaler is created; create one whose scaleTargetRef is the
     # trainjobs.tilewright.dev
     # rdzvBackend etcd: the rendezvous runs in the operator
-    # rdzvConf timeout: the rendezvous runs in the operator
     # rdzvHost h: the rendezvous runs in the operator
     # rdzvId i: the rendezvous runs in the operator
     # rdzvPort 29400: the rendezvous runs in the operator
     # standalone true: the rendezvous runs in the operator
   trainer:
 )"));
+  EXPECT_THAT(manifest_of(job({.spec = "  elasticPolicy: {rdzvConf: [{key: keep_alive_interval, "
+                                       "value: \"0.5\"}]}\n",
+                               .worker = "      replicas: 2\n"})),
+              HasSubstr("# rdzvConf keep_alive_interval: found 1.5 s for keep_alive_interval x "));
   // Kubeflow's defaults.
   EXPECT_THAT(manifest_of(job({.spec = "  elasticPolicy: {maxRestarts: 5}\n",
                                .worker = "      replicas: 2\n"})),

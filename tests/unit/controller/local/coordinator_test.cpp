@@ -19,13 +19,15 @@ using tilewright::testing::make_silent_logger;
 constexpr const char* kUid = "11111111-2222-4333-8444-555555555555";
 
 std::unique_ptr<rendezvous::Client> make_member(const Coordinator& coordinator,
-                                                const net::SecretKey& key, int index) {
+                                                const net::SecretKey& key, int index,
+                                                Duration heartbeat_interval = seconds(1)) {
   rendezvous::Client::Options options;
   options.coordinator = net::parse_address(coordinator.endpoint()).or_throw();
   options.job_uid = kUid;
   options.process.worker_index = index;
   options.address = "127.0.0.1:1";
   options.isas = {"ref"};
+  options.heartbeat_interval = heartbeat_interval;
   return std::make_unique<rendezvous::Client>(std::move(options), key.clone(),
                                               make_silent_logger());
 }
@@ -116,6 +118,20 @@ TEST(Coordinator, TheExitOfAWorkerEndsTheEpoch) {
   coordinator->worker_exited(1);
   ASSERT_EQ(net::wait_ready(zero->epoch_cancel_token().fd(), POLLIN, deadline), net::Ready::kYes);
   EXPECT_NE(zero->reason().find("worker 1 was lost"), std::string::npos) << zero->reason();
+}
+
+TEST(Coordinator, AWorkerIsLostAfterTheJobsHeartbeatTimeout) {
+  const net::SecretKey key = net::SecretKey::random();
+  CoordinatorOptions options{kUid, 32};
+  options.heartbeat_timeout = std::chrono::milliseconds(200);
+  const auto coordinator =
+      serve_rendezvous(std::move(options), key.clone(), make_silent_logger()).or_throw();
+  ASSERT_TRUE(coordinator->expect({1, 1, 1, seconds(30)}).ok());
+  const auto frozen = make_member(*coordinator, key, 0, std::chrono::hours(1));
+  const MonotonicTime deadline = monotonic_now() + seconds(30);
+  ASSERT_TRUE(frozen->join(-1, deadline).ok());
+  ASSERT_EQ(net::wait_ready(frozen->epoch_cancel_token().fd(), POLLIN, deadline), net::Ready::kYes);
+  EXPECT_NE(frozen->reason().find("no heartbeat for 0.2 s"), std::string::npos) << frozen->reason();
 }
 
 TEST(Coordinator, FormsAnEpochAtALoweredMinimum) {

@@ -77,7 +77,9 @@ class RendezvousHubTest : public ::testing::Test {
                 const std::string& uid = kJobUid, const std::string& job_key = "ns/mrpc") {
     return hub->expect(uid, wanted, [&] {
       ++made;
-      return RendezvousHub::Job{job_key, key(), 16, last_epoch, false};
+      RendezvousHub::Job job{job_key, key(), 16, last_epoch, false};
+      job.heartbeat_timeout = heartbeat_timeout;
+      return job;
     });
   }
   std::unique_ptr<rendezvous::Client> member(int index, const std::string& uid = kJobUid) {
@@ -128,6 +130,7 @@ class RendezvousHubTest : public ::testing::Test {
 
   ChangeLog changes;
   std::atomic<int> made{0};
+  std::optional<Duration> heartbeat_timeout;
   std::vector<Assignment> assignments;
   const std::unique_ptr<RendezvousHub> hub =
       RendezvousHub::start(
@@ -289,8 +292,8 @@ TEST_F(RendezvousHubTest, KeepsJobsApart) {
 }
 
 TEST_F(RendezvousHubTest, ARunningWorkerIsSilentOnlyAfterTheHubHasListenedLongEnough) {
-  const seconds timeout =
-      std::chrono::duration_cast<seconds>(rendezvous::Settings().heartbeat_timeout);
+  const seconds timeout(20);
+  heartbeat_timeout = timeout;
   const MonotonicTime before = monotonic_now();
   ASSERT_TRUE(expect(membership(1, 2, 2)));
   const MonotonicTime opened = monotonic_now();

@@ -613,7 +613,8 @@ TEST(Agent, RefusesConflictingOptions) {
   EXPECT_THAT(refusal([](AgentOptions& o) { o.command.clear(); }), HasSubstr("no command"));
   EXPECT_THAT(refusal([](AgentOptions& o) { o.rdzv_id = "a b"; }), HasSubstr("--rdzv_id"));
   EXPECT_EQ(refusal([](AgentOptions& o) { set_rdzv_conf(o, "tsl=true"); }),
-            "--rdzv_conf: found the key \"tsl\", expected tls; did you mean tls?");
+            "--rdzv_conf: found the key \"tsl\", expected tls, keep_alive_interval or "
+            "keep_alive_max_attempt; did you mean tls?");
 }
 
 }  // namespace
