@@ -35,9 +35,9 @@ class RendezvousCoordinator final : public Coordinator {
       open_ = true;
     }
     if (last_membership_ != membership) {
-      if (Status sent = server_->expect(options_.job_uid,
-                                        {membership.min_world, membership.max_world,
-                                         membership.expected, membership.timeout});
+      if (Status sent =
+              server_->expect(options_.job_uid, {membership.min_world, membership.max_world,
+                                                 membership.expected, membership.timeout});
           !sent)
         return sent;
       last_membership_ = membership;
