@@ -118,8 +118,9 @@ inline constexpr Variable kVariables[] = {
     {"GLOO_SOCKET_IFNAME", "tilewright-worker", "", "the interface that reaches the rendezvous",
      "Network interface at whose address the other workers connect to this one: a name, or several "
      "separated by commas, of which the first that exists is used."},
-    {"NCCL_SOCKET_IFNAME", "tilewright-worker", "", "GLOO_SOCKET_IFNAME",
-     "As GLOO_SOCKET_IFNAME, with prefixes of names; `=` before the list: whole names; `^`: all "
+    {"NCCL_SOCKET_IFNAME", "tilewright-worker", "", "",
+     "As GLOO_SOCKET_IFNAME, which counts if both are set, with prefixes of names; `=` before the "
+     "list: whole names; `^`: all "
      "interfaces but these."},
     // Variables of the controller's pod.
     {"POD_NAME", "tilewright controller", "Helm chart", "the host name",
@@ -158,14 +159,20 @@ inline constexpr Variable kVariables[] = {
     {"HF_DATASETS_OFFLINE", "tilewright-worker", "", "HF_HUB_OFFLINE",
      "As HF_HUB_OFFLINE, for data sets only."},
     {"HTTPS_PROXY", "tilewright-worker", "", "",
-     "Proxy for downloads from the hub; also `http_proxy`, `ALL_PROXY` and `NO_PROXY`, as curl "
-     "reads "
-     "them."},
+     "Proxy for downloads from the hub, as curl reads it and the next variables."},
+    {"https_proxy", "tilewright-worker", "", "", "Counts before HTTPS_PROXY."},
+    {"http_proxy", "tilewright-worker", "", "", "Proxy for an HF_ENDPOINT without TLS."},
+    {"ALL_PROXY", "tilewright-worker", "", "", "Proxy where the others are not set."},
+    {"all_proxy", "tilewright-worker", "", "", "Counts before ALL_PROXY."},
+    {"NO_PROXY", "tilewright-worker", "", "",
+     "Hosts that are reached without a proxy, separated by commas."},
+    {"no_proxy", "tilewright-worker", "", "", "Counts before NO_PROXY."},
     {"REQUESTS_CA_BUNDLE", "tilewright-worker", "", "SSL_CERT_FILE",
      "CA certificates for the hub, a file or a directory, as Python's requests reads it."},
     {"CURL_CA_BUNDLE", "tilewright-worker", "", "", "As REQUESTS_CA_BUNDLE, which comes first."},
     // Variables of other programs, with their meanings.
-    {"KUBECONFIG", "tilewright controller, tilewright validate", "", "~/.kube/config",
+    {"KUBECONFIG", "tilewright controller, tilewright validate", "",
+     "the pod's service account, or else ~/.kube/config",
      "Kubeconfig files, separated by colons, as kubectl reads them."},
     {"KUBERNETES_SERVICE_HOST", "tilewright controller, tilewright validate", "kubelet", "",
      "Host of the API server inside a cluster."},

@@ -93,7 +93,8 @@ inline constexpr Variable kVariables[] = {
     {"WORLD_SIZE", SetIf::kMaster, "Pods, times `nprocPerNode` if that is a number."},
     {"RANK", SetIf::kMaster, "0 for the Master, index + 1 for a Worker."},
     {"PET_NODE_RANK", SetIf::kMaster, "As RANK."},
-    {"PET_NPROC_PER_NODE", SetIf::kAlways, "`nprocPerNode`, or else `elasticPolicy.nProcPerNode`."},
+    {"PET_NPROC_PER_NODE", SetIf::kAlways,
+     "`nprocPerNode`, or else `elasticPolicy.nProcPerNode`, or else auto."},
     {"PET_RDZV_ENDPOINT", SetIf::kElasticPolicy,
      "The operator's TCPStore if `rdzvBackend` is c10d, neither `rdzvHost`, `rdzvPort` nor "
      "`standalone` is set, no `restartPolicy` is Never, no pod uses `hostNetwork`, and the "

@@ -2,30 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "common/base/strings.h"
 #include "common/contract/nearest.h"
 
 namespace tilewright {
 namespace {
 
-constexpr std::string_view kTls = "tls";
-constexpr std::string_view kInterval = "keep_alive_interval";
-constexpr std::string_view kAttempts = "keep_alive_max_attempt";
+constexpr std::string_view kTls = kRdzvConfKeys[0];
+constexpr std::string_view kInterval = kRdzvConfKeys[1];
+constexpr std::string_view kAttempts = kRdzvConfKeys[2];
 // torchrun's defaults (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py).
 constexpr double kDefaultInterval = 5;  // seconds
 constexpr double kDefaultAttempts = 3;
-constexpr double kMost = 3000;  // so that the product is at most some hundred days
-
-// Workers send a heartbeat every second.
-constexpr Duration kLeastTimeout = std::chrono::seconds(3);
 
 Error refuse(std::string message) { return {ExitCode::kUsage, std::move(message)}; }
 
 Status set_number(std::optional<double>& out, std::string_view key, std::string_view value) {
-  const auto number = parse_number<double>(value, 0, kMost);
+  const auto number = parse_number<double>(value, 0, kMostKeepAlive);
   if (!number || *number == 0)
     return refuse(fmt::format("found \"{}\" for {}, expected a number above 0 and up to {}", value,
-                              key, kMost));
+                              key, kMostKeepAlive));
   out = *number;
   return {};
 }
@@ -36,16 +34,23 @@ std::optional<Duration> RdzvConf::heartbeat_timeout() const {
   if (!keep_alive_interval && !keep_alive_max_attempt) return std::nullopt;
   const std::chrono::duration<double> product(keep_alive_interval.value_or(kDefaultInterval) *
                                               keep_alive_max_attempt.value_or(kDefaultAttempts));
-  return std::chrono::duration_cast<Duration>(product);
+  return std::chrono::duration_cast<Duration>(
+      std::min(product, std::chrono::duration<double>(kMostHeartbeatTimeout) * 2));
 }
 
 Status check(const RdzvConf& conf) {
   const std::optional<Duration> timeout = conf.heartbeat_timeout();
-  if (!timeout || *timeout >= kLeastTimeout) return {};
-  return refuse(
-      fmt::format("found {} s for {} x {}, expected at least {} s, because workers send a "
-                  "heartbeat every second",
-                  in_seconds(*timeout), kInterval, kAttempts, in_seconds(kLeastTimeout)));
+  if (!timeout || (*timeout >= kLeastHeartbeatTimeout && *timeout <= kMostHeartbeatTimeout))
+    return {};
+  const std::string limit =
+      *timeout < kLeastHeartbeatTimeout
+          ? fmt::format("at least {} s, because workers send a heartbeat every second",
+                        in_seconds(kLeastHeartbeatTimeout))
+          : fmt::format("at most {} s", in_seconds(kMostHeartbeatTimeout));
+  return refuse(fmt::format("found {} s for {} x {}, expected {}",
+                            conf.keep_alive_interval.value_or(kDefaultInterval) *
+                                conf.keep_alive_max_attempt.value_or(kDefaultAttempts),
+                            kInterval, kAttempts, limit));
 }
 
 Status set_rdzv_conf(RdzvConf& conf, std::string_view key, std::string_view value) {
@@ -60,20 +65,6 @@ Status set_rdzv_conf(RdzvConf& conf, std::string_view key, std::string_view valu
   if (value != "true" && value != "false")
     return refuse(fmt::format("found \"{}\" for {}, expected true or false", value, key));
   conf.tls = value == "true";
-  return {};
-}
-
-Status parse_rdzv_conf(RdzvConf& conf, std::string_view text) {
-  while (!text.empty()) {
-    const std::string_view one = text.substr(0, text.find(','));
-    text.remove_prefix(std::min(one.size() + 1, text.size()));
-    const std::size_t equals = one.find('=');
-    if (equals == std::string_view::npos)
-      return refuse(fmt::format("found \"{}\", expected key=value,...", one));
-    if (Status status = set_rdzv_conf(conf, one.substr(0, equals), one.substr(equals + 1));
-        !status.ok())
-      return status;
-  }
   return {};
 }
 

@@ -1,7 +1,7 @@
-// Parses spec.elasticPolicy.rdzvConf of a manifest and --rdzv_conf of the agent, in torchrun's
-// syntax.
+// The settings that spec.elasticPolicy.rdzvConf of a manifest and --rdzv_conf of the agent share.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string_view>
 
@@ -10,10 +10,17 @@
 
 namespace tilewright {
 
+inline constexpr std::array<std::string_view, 3> kRdzvConfKeys = {"tls", "keep_alive_interval",
+                                                                  "keep_alive_max_attempt"};
+// A worker sends a heartbeat every second.
+inline constexpr Duration kLeastHeartbeatTimeout = std::chrono::seconds(3);
+inline constexpr Duration kMostHeartbeatTimeout = std::chrono::hours(24);
+inline constexpr double kMostKeepAlive = 86400;  // of each of the two keys
+
 struct RdzvConf {
   bool tls = false;  // all traffic of the job's workers uses TLS
-  // As torchrun's: a process whose heartbeats stay away for the product, in seconds, is lost.
-  std::optional<double> keep_alive_interval, keep_alive_max_attempt;
+  // As torchrun's: a process is lost if it sends no heartbeat for the product, in seconds.
+  std::optional<double> keep_alive_interval = {}, keep_alive_max_attempt = {};
 
   // The product, with torchrun's default for a key that is not set; nullopt: neither is set.
   std::optional<Duration> heartbeat_timeout() const;
@@ -24,10 +31,7 @@ struct RdzvConf {
 // message omits the field or flag, which the caller puts in front.
 Status set_rdzv_conf(RdzvConf& conf, std::string_view key, std::string_view value);
 
-// Parses "key=value,key=value". An empty string sets nothing.
-Status parse_rdzv_conf(RdzvConf& conf, std::string_view text);
-
-// An Error (kUsage) if values that are valid each cannot be used together.
+// An Error (kUsage) if each value is valid, but not their combination.
 Status check(const RdzvConf& conf);
 
 }  // namespace tilewright

@@ -70,7 +70,8 @@ std::string unneeded_variables_section() {
   std::string text =
       "## Environment variables without effect\n"
       "Variables of PyTorch and its libraries, except those of the table above. The job's first "
-      "process lists those that are set in its log; `tilewright convert` leaves them out.\n\n" +
+      "process lists those of the rows `all` that are set in its log; `tilewright convert` leaves "
+      "them out.\n\n" +
       table_head({"variables", "reason", "jobs"});
   for (const UnneededVariables& row : kUnneededVariables) {
     std::string names;
@@ -105,7 +106,7 @@ std::string kubeflow_variables_section() {
   std::string text =
       "## Variables of PyTorchJobs\n"
       "The operator sets them in every container of a PyTorchJob, as Kubeflow's training operator "
-      "v1 does.\n\n" +
+      "v1 does, with the differences in [pytorchjobs.md](pytorchjobs.md).\n\n" +
       table_head({"variable", "set if", "value"});
   for (const kubeflow::Variable& variable : kubeflow::kVariables) {
     text += table_row(
@@ -118,7 +119,8 @@ std::string exit_codes_section() {
   std::string text =
       "## Exit codes\n"
       "Both programs use these exit codes. With `restartPolicy: ExitCode` the operator retries 128 "
-      "and above. With every `restartPolicy`, 2 and 14 fail a TrainJob.\n\n" +
+      "and above. With every `restartPolicy`, 2, 14 and, of an exact training, 21 fail a TrainJob, "
+      "and after 20 it is Blocked.\n\n" +
       table_head({"code", "meaning"});
   for (int number = 0; number < 256; ++number) {
     const std::string_view meaning = describe(static_cast<ExitCode>(number));

@@ -188,7 +188,8 @@ std::vector<TrainingFlag> refused_flags() {
       refused("past_index", kInt, "encoders have no past states"),
       refused("debug", kString, "use --log_level=debug"),
       refused("eval_on_start", kBool,
-              "run `tilewright-worker eval` on the starting weights instead"),
+              "evaluations start with the first step; `tilewright-worker eval` evaluates a trained "
+              "model"),
       refused("eval_delay", kFloat, "evaluations start with the first step"),
       refused("save_only_model", kBool,
               "a checkpoint has the optimizer's state, from which workers resume"),

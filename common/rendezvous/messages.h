@@ -12,8 +12,9 @@
 //   server -> client   acknowledged
 //
 // The first join identifies the sender for the whole connection. All versions can read the hello,
-// the proof, `refused`, `unavailable` and whether a join is "holding" an epoch: a process of
-// another version gets a reason, and a member keeps training when the coordinator is upgraded.
+// the proof and `refused`, so that a process of another version gets a reason; and from version 2
+// on `unavailable` and whether a join is "holding" an epoch, so that a member keeps training when
+// the coordinator is upgraded.
 #pragma once
 
 #include <string>
@@ -26,6 +27,7 @@ namespace tilewright::rendezvous {
 
 // Higher after every change that an earlier version would misunderstand.
 inline constexpr int kProtocolVersion = 2;
+inline constexpr int kFirstVersionWithUnavailable = 2;
 inline constexpr std::size_t kMaxHelloBytes = 320;
 inline constexpr std::size_t kMaxUidBytes = 253;
 // Enough for an assignment of kMaxWorld peers with long addresses.

@@ -624,13 +624,15 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
     return reject(
         id, Rejection::kJobMessages,
         fmt::format("the job's processes send more than {:.0f} messages per second", rate));
+  if (job->failure) return refuse(connection, *job, *job->failure);
   if (connection.protocol_version() != kProtocolVersion) {
     const std::string reason = fmt::format(
         "this process uses version {} of the rendezvous protocol, the coordinator version {}; "
         "expected the same release of Tilewright for both",
         connection.protocol_version(), kProtocolVersion);
-    // Members train without a coordinator, also when it has been upgraded.
-    if (is_join_with_epoch(text)) return reject(id, Rejection::kVersion, reason);
+    // A member that trains needs no coordinator, so an upgrade must not end it.
+    if (connection.protocol_version() >= kFirstVersionWithUnavailable && is_join_with_epoch(text))
+      return reject(id, Rejection::kVersion, reason);
     return refuse(connection, *job, reason);
   }
   Result<ClientMessage> message = decode_client_message(text);
@@ -643,7 +645,6 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
         job->tls ? "use" : "do not use", job->tls ? "does not" : "does");
     return refuse(connection, *job, reason);
   }
-  if (job->failure) return refuse(connection, *job, *job->failure);
   if (const AgentFailed* failed = std::get_if<AgentFailed>(&*message)) {
     connection.send(Acknowledge{});
     close_gracefully(connection);

@@ -32,7 +32,6 @@ inline constexpr std::int64_t kPathLength = 1024;
 inline constexpr std::int64_t kWordLength = 4096;
 
 inline constexpr std::array<std::string_view, 1> kRdzvBackends = {"c10d"};
-inline constexpr std::array<std::string_view, 1> kRdzvConfKeys = {"tls"};
 inline constexpr const char* kDefaultMemory = "4Gi";
 inline constexpr std::array<std::pair<const char*, const char*>, 2> kDefaultResources = {
     {{"cpu", "1"}, {"memory", kDefaultMemory}}};
@@ -43,15 +42,21 @@ void visit_fields(Visitor& visitor, Of<RdzvSetting> auto& setting) {
     return std::vector<Rule>{
         {.rule = "self.key != 'tls' || self.value in ['true', 'false']",
          .message_expression =
-             "\"found \\\"%s\\\" for tls, expected true or false\".format([self.value])"}};
+             "\"found \\\"%s\\\" for tls, expected true or false\".format([self.value])"},
+        {.rule = "self.key == 'tls' || (self.value.matches('^([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?"
+                 "[0-9]+)?$') && double(self.value) > 0.0 && double(self.value) <= 86400.0)",
+         .message_expression = "\"found \\\"%s\\\" for %s, expected a number above 0 and up to "
+                               "86400\".format([self.value, self.key])"}};
   });
   visitor(Field{.name = "key",
-                .description = "Name of the setting. The only one is tls.",
+                .description =
+                    "Name of the setting: tls, keep_alive_interval or keep_alive_max_attempt.",
                 .choices = kRdzvConfKeys,
                 .required = true},
           setting.key);
   visitor(Field{.name = "value",
-                .description = "Value of the setting: \"true\" or \"false\" for tls.",
+                .description =
+                    "Value of the setting: \"true\" or \"false\" for tls, otherwise a number.",
                 .max_length = 1024,
                 .required = true},
           setting.value);

@@ -51,6 +51,7 @@ void validate_shards(const TrainJob& job, FindingCollector& collector) {
 void validate_rdzv_conf(const std::vector<RdzvSetting>& settings, FindingCollector& collector) {
   RdzvConf conf;
   std::set<std::string> keys;
+  bool all_valid = true;
   for (std::size_t i = 0; i < settings.size(); ++i) {
     const std::string path = fmt::format("spec.elasticPolicy.rdzvConf[{}]", i);
     if (!keys.insert(settings[i].key).second) {
@@ -59,9 +60,10 @@ void validate_rdzv_conf(const std::vector<RdzvSetting>& settings, FindingCollect
     } else if (const Status valid = set_rdzv_conf(conf, settings[i].key, settings[i].value);
                !valid.ok()) {
       collector.error(path, valid.error().message);
+      all_valid = false;
     }
   }
-  if (const Status usable = check(conf); !usable.ok()) {
+  if (const Status usable = check(conf); all_valid && !usable.ok()) {
     collector.error("spec.elasticPolicy.rdzvConf", usable.error().message);
   }
 }

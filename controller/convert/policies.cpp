@@ -23,21 +23,24 @@ constexpr const char* kRendezvousInOperator = "the rendezvous runs in the operat
 void convert_rdzv_conf(const api::PyTorchElasticPolicy& elastic, ordered_json& target,
                        Draft& draft) {
   const std::string path = member_path(kElasticPolicy, "rdzvConf");
-  RdzvConf all;
-  for (const auto& [key, value] : elastic.rdzv_conf) (void)set_rdzv_conf(all, key, value);
-  const Status usable = check(all);
+  const auto is_known = [](const std::string& key) {
+    return std::ranges::find(kRdzvConfKeys, key) != kRdzvConfKeys.end();
+  };
+  // The settings are kept or left out together: one alone could mean another timeout.
+  RdzvConf conf;
+  Status usable;
+  for (const auto& [key, value] : elastic.rdzv_conf) {
+    if (usable.ok() && is_known(key)) usable = set_rdzv_conf(conf, key, value);
+  }
+  if (usable.ok()) usable = check(conf);
   for (std::size_t i = 0; i < elastic.rdzv_conf.size(); ++i) {
     const auto& [key, value] = elastic.rdzv_conf[i];
-    RdzvConf one;
-    const bool known = set_rdzv_conf(one, key, value).ok();
-    if (known && (usable.ok() || !one.heartbeat_timeout())) {
+    if (is_known(key) && usable.ok()) {
       target["rdzvConf"].push_back({{"key", key}, {"value", value}});
-    } else if (known) {
-      draft.note(element_path(path, i), path,
-                 fmt::format("rdzvConf {}: {}", key, usable.error().message));
     } else {
       draft.note(element_path(path, i), path,
-                 fmt::format("rdzvConf {}: {}", key, kRendezvousInOperator));
+                 fmt::format("rdzvConf {}: {}", key,
+                             is_known(key) ? usable.error().message : kRendezvousInOperator));
     }
   }
 }

@@ -47,7 +47,11 @@ void check_report(const Progress& progress) {
 
 void check_client_message(std::string_view text) {
   const Result<ClientMessage> decoded = decode_client_message(text);
+  const bool holds_epoch = is_join_with_epoch(text);
   if (!decoded.ok()) return check_message(decoded.error().message);
+  const auto* a_join = std::get_if<Join>(&*decoded);
+  TW_CHECK(holds_epoch == (a_join != nullptr && a_join->held_assignment.has_value()),
+           "two decoders disagree on whether a member holds an epoch");
   const std::string encoded = encode(*decoded);
   const Result<ClientMessage> again = decode_client_message(encoded);
   TW_CHECK(again.ok(), "an encoded message does not decode: {}", again.error().message);

@@ -62,10 +62,12 @@ int fuzz_training_flags(const std::uint8_t* data, std::size_t size) {
   std::vector<const char*> environment;
   for (const std::string& line : lines) {
     environment.push_back(line.c_str());
+    const std::size_t equals = std::min(line.find('='), line.size());
     RdzvConf conf;
-    if (const Status status = parse_rdzv_conf(conf, line); !status.ok()) {
-      check_message(status.error().message);
-    }
+    Status status =
+        set_rdzv_conf(conf, line.substr(0, equals), line.substr(std::min(equals + 1, line.size())));
+    if (status.ok()) status = check(conf);
+    if (!status.ok()) check_message(status.error().message);
     const Result<net::Address> address = net::parse_address(line);
     if (address.ok()) {
       const Result<net::Address> again = net::parse_address(net::to_string(*address));

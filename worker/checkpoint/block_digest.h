@@ -18,15 +18,15 @@ struct NamedContent {
   std::span<const std::byte> bytes;
 };
 
-// Of each content its SHA-256 or, if it has more than kDigestBlock bytes, that of the lines of its
-// blocks' SHA-256 without the last newline. The blocks are hashed on all threads of `pool` (null:
-// this thread).
+// Returns the SHA-256 of each content or, if it has more than kDigestBlock bytes, that of the lines
+// of its blocks' SHA-256 without the last newline. The blocks are hashed on all threads of `pool`
+// (null: this thread).
 std::vector<std::string> block_digests(std::span<const NamedContent> contents,
                                        runtime::ThreadPool* pool);
 
 // The SHA-256 of the lines that sha256sum would print for these digests and names.
 std::string digest_of_list(std::span<const NamedContent> contents, runtime::ThreadPool* pool);
-// That of the tensors' data, in the order of their names.
+// That of the tensors' data, in the order of their names. Their dtypes and shapes are not in it.
 std::string tensors_digest(const Tensors& tensors, runtime::ThreadPool* pool);
 
 }  // namespace tilewright::checkpoint

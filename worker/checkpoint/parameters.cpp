@@ -8,6 +8,7 @@
 
 #include "common/base/printable.h"
 #include "common/contract/model_files.h"
+#include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checksums.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/sharded_weights.h"
@@ -66,6 +67,23 @@ std::string require_parameter(const WeightSource& source, const std::string& hf_
                                 to_string(source.find(name)->shape), to_string(expected.shape)));
 }
 
+// Another program may have written the weights of a checkpoint again.
+void check_checkpoint_digest(const WeightSource& weights, const std::filesystem::path& checkpoint) {
+  try {
+    const Checksums checksums = read_checksums(checkpoint);
+    const auto listed = checksums.find(weights.path().filename());
+    if (listed == checksums.end()) return;
+    const FileDigest found = digest_of(weights.path(), ExitCode::kWeights);
+    if (found == listed->second) return;
+    weights.fail(
+        fmt::format("is corrupt: found SHA-256 {}, expected {} ({}); if another program "
+                    "wrote it, remove {}",
+                    found.sha256, listed->second.sha256, kChecksumsFile, kChecksumsFile));
+  } catch (const Failure& failure) {
+    throw Failure(ExitCode::kWeights, failure.what());
+  }
+}
+
 }  // namespace
 
 std::int64_t TensorView::size() const {
@@ -107,10 +125,9 @@ std::unique_ptr<WeightSource> open_intact_weights(const std::filesystem::path& m
                                                   runtime::ThreadPool* pool) {
   auto weights = open_weights(model_directory);
   weights->check_digests(pool);
-  if (has_readable_file(model_directory / kChecksumsFile)) {
-    const Checksums checksums = read_checksums(model_directory);
-    const auto listed = checksums.find(weights->path().filename());
-    if (listed != checksums.end()) verify_content(model_directory, {*listed});
+  if (has_readable_file(model_directory / kStateFile) &&
+      has_readable_file(model_directory / kChecksumsFile)) {
+    check_checkpoint_digest(*weights, model_directory);
   }
   return weights;
 }

@@ -29,8 +29,8 @@ struct TensorView {
 // directory, if there is one.
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& model_directory);
 
-// The same, with a Failure if the weights do not have the digest that their header states or, of a
-// checkpoint, its checksums.json. `pool`: see WeightSource::digest().
+// The same, with a Failure (kWeights) if the weights do not have the digest that their header
+// states or, in a checkpoint, its checksums.json. `pool` hashes; null: this thread does.
 std::unique_ptr<WeightSource> open_intact_weights(const std::filesystem::path& model_directory,
                                                   runtime::ThreadPool* pool);
 

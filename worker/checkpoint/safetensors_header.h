@@ -18,8 +18,8 @@ namespace tilewright::checkpoint {
 // Longer headers are refused. The header of BERT-large has 50 kB.
 inline constexpr std::uint64_t kMaxHeaderBytes = 16u << 20;
 
-// The key of FileTensors::sha256 in the header's __metadata__. Other programs that write the
-// tensors again leave it out.
+// The key of FileTensors::sha256 in the header's __metadata__. transformers leaves it out when it
+// writes a model again.
 inline constexpr const char* kTensorsDigest = "tensors_sha256";
 
 // `content` is the whole file; the result contains views into it. Throws Failure with `code`; the

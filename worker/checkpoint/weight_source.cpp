@@ -100,7 +100,7 @@ void WeightSource::check_digests(runtime::ThreadPool* pool) const {
     if (found == stated) continue;
     throw Failure(
         code_, fmt::format("{}: is corrupt: its tensors have the SHA-256 {}, expected {} "
-                           "({} in its header)",
+                           "({} in its metadata)",
                            file->path().string(), found, quoted_excerpt(stated), kTensorsDigest));
   }
 }

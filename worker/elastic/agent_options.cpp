@@ -1,12 +1,15 @@
 #include "worker/elastic/agent_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "common/base/strings.h"
 #include "common/contract/environment.h"
+#include "common/contract/nearest.h"
 #include "common/contract/ports.h"
 #include "common/contract/rdzv_conf.h"
 #include "common/host/cpu_plan.h"
@@ -53,6 +56,19 @@ net::Address parse_endpoint(const std::string& text, std::uint16_t default_port)
 }
 
 // The keys of torchrun's c10d backend that RdzvConf does not have.
+constexpr std::array<std::string_view, 9> kTorchKeys = {
+    "is_host",      "timeout",    "join_timeout", "last_call_timeout", "close_timeout",
+    "read_timeout", "store_type", "rank",         "heartbeat_timeout"};
+
+[[noreturn]] void refuse_key(std::string_view key) {
+  std::vector<std::string_view> names(kRdzvConfKeys.begin(), kRdzvConfKeys.end());
+  names.insert(names.end(), kTorchKeys.begin(), kTorchKeys.end());
+  const std::string_view nearest = nearest_name(key, names);
+  refuse(fmt::format("--rdzv_conf: found the key \"{}\", expected one of {}{}", key,
+                     fmt::join(names, ", "),
+                     nearest.empty() ? std::string() : fmt::format("; did you mean {}?", nearest)));
+}
+
 class TorchConf {
  public:
   explicit TorchConf(AgentOptions& options) : options_(options) {}
@@ -157,10 +173,13 @@ void set_rdzv_conf(AgentOptions& options, const std::string& text) {
     const std::string_view one = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(one.size() + 1, rest.size()));
     const std::size_t equals = one.find('=');
-    if (equals != std::string_view::npos &&
-        torch.set(one.substr(0, equals), one.substr(equals + 1)))
-      continue;
-    if (const Status taken = parse_rdzv_conf(conf, one); !taken.ok())
+    if (equals == std::string_view::npos)
+      refuse(fmt::format("--rdzv_conf: found \"{}\", expected key=value,...", one));
+    const std::string_view key = one.substr(0, equals);
+    const std::string_view value = one.substr(equals + 1);
+    if (torch.set(key, value)) continue;
+    if (std::ranges::find(kRdzvConfKeys, key) == kRdzvConfKeys.end()) refuse_key(key);
+    if (const Status taken = set_rdzv_conf(conf, key, value); !taken.ok())
       refuse("--rdzv_conf: " + taken.error().message);
   }
   if (const Status usable = check(conf); !usable.ok())

@@ -7,39 +7,36 @@
 namespace tilewright {
 namespace {
 
-std::string refusal(std::string_view text) {
+std::string refusal(std::string_view key, std::string_view value) {
   RdzvConf conf;
-  const Status status = parse_rdzv_conf(conf, text);
+  const Status status = set_rdzv_conf(conf, key, value);
   if (status.ok()) return "";
   EXPECT_EQ(status.error().code, ExitCode::kUsage);
   return status.error().message;
 }
 
-TEST(RdzvConf, ParsesTorchrunSyntax) {
+TEST(RdzvConf, SetsTls) {
   RdzvConf conf;
-  EXPECT_TRUE(parse_rdzv_conf(conf, "").ok());
   EXPECT_FALSE(conf.tls);
-  EXPECT_TRUE(parse_rdzv_conf(conf, "tls=true").ok());
+  EXPECT_TRUE(set_rdzv_conf(conf, "tls", "true").ok());
   EXPECT_TRUE(conf.tls);
-  EXPECT_TRUE(parse_rdzv_conf(conf, "tls=true,tls=false").ok());
+  EXPECT_TRUE(set_rdzv_conf(conf, "tls", "false").ok());
   EXPECT_FALSE(conf.tls);
 }
 
 // The defaults are those of torch/distributed/elastic/rendezvous/dynamic_rendezvous.py.
 TEST(RdzvConf, TheHeartbeatTimeoutIsTorchrunsProduct) {
-  const auto timeout = [](std::string_view text) {
-    RdzvConf conf;
-    EXPECT_TRUE(parse_rdzv_conf(conf, text).ok()) << text;
-    return conf.heartbeat_timeout();
-  };
-  EXPECT_EQ(timeout("tls=true"), std::nullopt);
-  EXPECT_EQ(timeout("keep_alive_interval=2"), std::chrono::seconds(6));
-  EXPECT_EQ(timeout("keep_alive_max_attempt=4"), std::chrono::seconds(20));
-  EXPECT_EQ(timeout("keep_alive_max_attempt=7,keep_alive_interval=0.5"),
-            std::chrono::milliseconds(3500));
+  RdzvConf conf{.tls = true};
+  EXPECT_EQ(conf.heartbeat_timeout(), std::nullopt);
+  conf = {.keep_alive_max_attempt = 4};
+  EXPECT_EQ(conf.heartbeat_timeout(), std::chrono::seconds(20));
+  EXPECT_TRUE(set_rdzv_conf(conf, "keep_alive_interval", "0.75").ok());
+  EXPECT_EQ(conf.heartbeat_timeout(), std::chrono::seconds(3));
+  conf = {.keep_alive_interval = 2};
+  EXPECT_EQ(conf.heartbeat_timeout(), std::chrono::seconds(6));
 }
 
-TEST(RdzvConf, TheHeartbeatTimeoutIsAtLeastThreeHeartbeats) {
+TEST(RdzvConf, TheHeartbeatTimeoutIsAtLeastThreeHeartbeatsAndAtMostADay) {
   RdzvConf conf{.keep_alive_interval = 1, .keep_alive_max_attempt = 3};
   EXPECT_TRUE(check(conf).ok());
   conf.keep_alive_max_attempt = 2;
@@ -47,20 +44,25 @@ TEST(RdzvConf, TheHeartbeatTimeoutIsAtLeastThreeHeartbeats) {
             "found 2 s for keep_alive_interval x keep_alive_max_attempt, expected at least 3 s, "
             "because workers send a heartbeat every second");
   EXPECT_EQ(check(conf).error().code, ExitCode::kUsage);
+  conf = {.keep_alive_interval = 86400, .keep_alive_max_attempt = 1};
+  EXPECT_TRUE(check(conf).ok());
+  conf.keep_alive_max_attempt = 86400;
+  EXPECT_EQ(check(conf).error().message,
+            "found 7464960000 s for keep_alive_interval x keep_alive_max_attempt, expected at most "
+            "86400 s");
 }
 
 TEST(RdzvConf, RejectsUnknownKeysAndValues) {
   const std::string keys = "expected tls, keep_alive_interval or keep_alive_max_attempt";
-  EXPECT_EQ(refusal("tsl=true"), "found the key \"tsl\", " + keys + "; did you mean tls?");
-  EXPECT_EQ(refusal("timeout=30"), "found the key \"timeout\", " + keys);
-  for (const char* bad : {"0", "-1", "five", "", "inf", "3001"}) {
-    EXPECT_EQ(refusal(std::string("keep_alive_interval=") + bad),
+  EXPECT_EQ(refusal("tsl", "true"), "found the key \"tsl\", " + keys + "; did you mean tls?");
+  EXPECT_EQ(refusal("timeout", "30"), "found the key \"timeout\", " + keys);
+  EXPECT_EQ(refusal("", "x"), "found the key \"\", " + keys);
+  EXPECT_EQ(refusal("tls", "yes"), "found \"yes\" for tls, expected true or false");
+  for (const char* bad : {"0", "-1", "five", "", "inf", "86401"}) {
+    EXPECT_EQ(refusal("keep_alive_interval", bad),
               std::string("found \"") + bad +
-                  "\" for keep_alive_interval, expected a number above 0 and up to 3000");
+                  "\" for keep_alive_interval, expected a number above 0 and up to 86400");
   }
-  EXPECT_EQ(refusal("tls=yes"), "found \"yes\" for tls, expected true or false");
-  EXPECT_EQ(refusal("tls"), "found \"tls\", expected key=value,...");
-  EXPECT_EQ(refusal("tls=true,=x"), "found the key \"\", " + keys);
 }
 
 }  // namespace

@@ -172,8 +172,8 @@ void set_send_buffers(const Server& server, int bytes) {
   ADD_FAILURE() << "found no listener at port " << server.address().port;
 }
 
-// The small segments keep the window of the small receive buffer from closing, after which the
-// server's kernel would wait before it sends again.
+// A closed window makes the server's kernel wait before it sends again. Small segments keep it
+// open.
 net::Socket connect_with_small_receive_buffer(const Server& server) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int receive_buffer = 4096, segment = 536;
@@ -213,6 +213,7 @@ TEST(Coordinator, AJobWhoseMembersReadLateKeepsItsMembers) {
     EXPECT_EQ(assignment.rank, i);
     EXPECT_EQ(assignment.peers.size(), std::size_t{kWorld});
   }
+  EXPECT_EQ(server->rejections().at("job_buffers"), 0u);
   EXPECT_LT(server->usage().buffered_bytes + kWorld * host.size(), most)
       << "nothing waited to be sent";
 }

@@ -538,18 +538,22 @@ TEST(Coordinator, TellsAProcessOfAnotherProtocolVersionBothVersions) {
   EXPECT_FALSE(job.members[0]->epoch_ended());
 }
 
-// As after an upgrade of the coordinator.
-TEST(Coordinator, AMemberOfAnotherProtocolVersionKeepsItsEpoch) {
+// As after a change of the coordinator's release.
+TEST(Coordinator, IsUnavailableToAMemberInAnEpochWithAnotherProtocolVersion) {
   ManualClock clock;
   auto server = serve(settings(1, 2, 1), clock);
-  RawMember older(*server, kSecret, kUid, kProtocolVersion - 1);
-  older.send(R"({"type": "join", "holding": {"as that version writes it": 1}})");
-  const auto answer = decode_server_message(older.receive()).or_throw();
+  const std::string join = R"({"type": "join", "holding": {"as that version writes it": 1}})";
+  RawMember other(*server, kSecret, kUid, kProtocolVersion + 1);
+  other.send(join);
+  const auto answer = decode_server_message(other.receive()).or_throw();
   ASSERT_TRUE(std::holds_alternative<Unavailable>(answer));
   EXPECT_THAT(std::get<Unavailable>(answer).reason,
-              HasSubstr(fmt::format("uses version {} of the rendezvous", kProtocolVersion - 1)));
-  EXPECT_TRUE(older.is_closed_within(kSoon));
+              HasSubstr(fmt::format("uses version {} of the rendezvous", kProtocolVersion + 1)));
+  EXPECT_TRUE(other.is_closed_within(kSoon));
   EXPECT_EQ(server->rejections().at("version"), 1u);
+  RawMember first(*server, kSecret, kUid, 1);  // cannot read `unavailable`
+  first.send(join);
+  EXPECT_TRUE(std::holds_alternative<Refuse>(decode_server_message(first.receive()).or_throw()));
 }
 
 TEST(Coordinator, RemovingAJobReportsTheReasonToItsMembers) {

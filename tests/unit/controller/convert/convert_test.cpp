@@ -293,6 +293,12 @@ TEST(Convert, TheElasticPolicy) {
                                        "value: \"0.5\"}]}\n",
                                .worker = "      replicas: 2\n"})),
               HasSubstr("# rdzvConf keep_alive_interval: found 1.5 s for keep_alive_interval x "));
+  const std::string refused = manifest_of(
+      job({.spec = "  elasticPolicy: {rdzvConf: [{key: keep_alive_interval, value: \"60\"}, {key: "
+                   "keep_alive_max_attempt, value: \"0\"}]}\n",
+           .worker = "      replicas: 2\n"}));
+  EXPECT_THAT(refused, Not(HasSubstr("rdzvConf:\n")));
+  EXPECT_THAT(refused, HasSubstr("# rdzvConf keep_alive_max_attempt: found \"0\" for "));
   // Kubeflow's defaults.
   EXPECT_THAT(manifest_of(job({.spec = "  elasticPolicy: {maxRestarts: 5}\n",
                                .worker = "      replicas: 2\n"})),

@@ -82,14 +82,15 @@ class RendezvousHubTest : public ::testing::Test {
       return job;
     });
   }
-  std::unique_ptr<rendezvous::Client> member(int index, const std::string& uid = kJobUid) {
+  std::unique_ptr<rendezvous::Client> member(int index, const std::string& uid = kJobUid,
+                                             Duration heartbeat_interval = milliseconds(10)) {
     rendezvous::Client::Options options;
     options.coordinator = {"127.0.0.1", hub->address().port};
     options.job_uid = uid;
     options.process = {index, 0};
     options.address = fmt::format("127.0.0.1:{}", 40000 + index);
     options.isas = {"avx2"};
-    options.heartbeat_interval = milliseconds(10);
+    options.heartbeat_interval = heartbeat_interval;
     return std::make_unique<rendezvous::Client>(options, key(), make_silent_logger());
   }
   static std::future<Result<Assignment>> join_later(rendezvous::Client& client) {
@@ -323,6 +324,16 @@ TEST_F(RendezvousHubTest, ARunningWorkerIsSilentOnlyAfterTheHubHasListenedLongEn
 
   ASSERT_TRUE(expect(membership(1, 2, 1)));  // forms an epoch of member 0
   EXPECT_TRUE(joining.get());
+}
+
+TEST_F(RendezvousHubTest, LosesAWorkerAfterTheJobsHeartbeatTimeout) {
+  heartbeat_timeout = milliseconds(200);
+  ASSERT_TRUE(expect(membership(1, 1, 1)));
+  const auto frozen = member(0, kJobUid, std::chrono::hours(1));
+  ASSERT_TRUE(join_later(*frozen).get());
+  ASSERT_EQ(net::wait_ready(frozen->epoch_cancel_token().fd(), POLLIN, net::within(kTimeout)),
+            net::Ready::kYes);
+  EXPECT_THAT(frozen->reason(), HasSubstr("no heartbeat for 0.2 s"));
 }
 
 TEST_F(RendezvousHubTest, RejectsInvalidSettings) {

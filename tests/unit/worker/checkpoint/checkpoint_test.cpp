@@ -97,8 +97,15 @@ TEST_F(CheckpointTest, IsVerifiedAsTheModelOfATraining) {
   const auto path = write(10);
   EXPECT_NO_THROW(open_intact_weights(path, nullptr));
   flip_bit(path / "model.safetensors", std::filesystem::file_size(path / "model.safetensors") - 1);
-  expect_failure([&] { open_intact_weights(path, nullptr); }, ExitCode::kCheckpoint,
-                 HasSubstr("checkpoint-10/model.safetensors: is corrupt: found SHA-256"));
+  expect_failure([&] { open_intact_weights(path, nullptr); }, ExitCode::kWeights,
+                 AllOf(HasSubstr("checkpoint-10/model.safetensors: is corrupt: found SHA-256"),
+                       HasSubstr("if another program wrote it, remove checksums.json")));
+  write_file(path / "checksums.json", "{}");
+  expect_failure([&] { open_intact_weights(path, nullptr); }, ExitCode::kWeights,
+                 HasSubstr("checksums.json: "));
+  // A file of this name in another directory is not Tilewright's.
+  std::filesystem::remove(path / kStateFile);
+  EXPECT_NO_THROW(open_intact_weights(path, nullptr));
 }
 
 TEST_F(CheckpointTest, RestoresEveryBitAndEveryField) {

@@ -613,8 +613,13 @@ TEST(Agent, RefusesConflictingOptions) {
   EXPECT_THAT(refusal([](AgentOptions& o) { o.command.clear(); }), HasSubstr("no command"));
   EXPECT_THAT(refusal([](AgentOptions& o) { o.rdzv_id = "a b"; }), HasSubstr("--rdzv_id"));
   EXPECT_EQ(refusal([](AgentOptions& o) { set_rdzv_conf(o, "tsl=true"); }),
-            "--rdzv_conf: found the key \"tsl\", expected tls, keep_alive_interval or "
-            "keep_alive_max_attempt; did you mean tls?");
+            "--rdzv_conf: found the key \"tsl\", expected one of tls, keep_alive_interval, "
+            "keep_alive_max_attempt, is_host, timeout, join_timeout, last_call_timeout, "
+            "close_timeout, read_timeout, store_type, rank, heartbeat_timeout; did you mean tls?");
+  EXPECT_THAT(refusal([](AgentOptions& o) { set_rdzv_conf(o, "last_call_timout=5"); }),
+              HasSubstr("did you mean last_call_timeout?"));
+  EXPECT_EQ(refusal([](AgentOptions& o) { set_rdzv_conf(o, "tls"); }),
+            "--rdzv_conf: found \"tls\", expected key=value,...");
 }
 
 }  // namespace

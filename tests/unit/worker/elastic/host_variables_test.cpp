@@ -29,10 +29,12 @@ TEST(HostVariables, AreThoseThatTheUserSetsForTheWorker) {
   const HostVariables found =
       of({"PATH=/bin", "OMP_NUM_THREADS=4", "HF_HUB_CACHE=/shared/a b", "HF_TOKEN=hf_x",
           "TILEWRIGHT_ISA=avx2", "LOGLEVEL=", "GLOO_SOCKET_IFNAME=eth0", "KUBECONFIG=/k",
-          "TILEWRIGHT_JOB_KEY_FILE=/key", "RANK=3", "LD_PRELOAD=/lib/a.so", "KMP_BLOCKTIME=1"});
+          "TILEWRIGHT_JOB_KEY_FILE=/key", "RANK=3", "LD_PRELOAD=/lib/a.so", "KMP_BLOCKTIME=1",
+          "https_proxy=http://proxy:3128", "no_proxy=hub.local"});
   EXPECT_THAT(found.lines,
               ElementsAre("OMP_NUM_THREADS=4", "HF_HUB_CACHE=/shared/a b", "HF_TOKEN=hf_x",
-                          "TILEWRIGHT_ISA=avx2", "GLOO_SOCKET_IFNAME=eth0"));
+                          "TILEWRIGHT_ISA=avx2", "GLOO_SOCKET_IFNAME=eth0",
+                          "https_proxy=http://proxy:3128", "no_proxy=hub.local"));
   EXPECT_THAT(found.notes, IsEmpty());
 }
 
