@@ -28,36 +28,39 @@ Status set_number(std::optional<double>& out, std::string_view key, std::string_
   return {};
 }
 
+// In seconds.
+double keep_alive_product(const RdzvConf& conf) {
+  return conf.keep_alive_interval.value_or(kDefaultInterval) *
+         conf.keep_alive_max_attempt.value_or(kDefaultAttempts);
+}
+
 }  // namespace
 
 std::optional<Duration> RdzvConf::heartbeat_timeout() const {
   if (!keep_alive_interval && !keep_alive_max_attempt) return std::nullopt;
-  const std::chrono::duration<double> product(keep_alive_interval.value_or(kDefaultInterval) *
-                                              keep_alive_max_attempt.value_or(kDefaultAttempts));
+  const std::chrono::duration<double> most = kMostHeartbeatTimeout;
   return std::chrono::duration_cast<Duration>(
-      std::min(product, std::chrono::duration<double>(kMostHeartbeatTimeout) * 2));
+      std::min(std::chrono::duration<double>(keep_alive_product(*this)), most));
 }
 
 Status check(const RdzvConf& conf) {
-  const std::optional<Duration> timeout = conf.heartbeat_timeout();
-  if (!timeout || (*timeout >= kLeastHeartbeatTimeout && *timeout <= kMostHeartbeatTimeout))
-    return {};
+  const double product = keep_alive_product(conf);
+  const double least = in_seconds(kLeastHeartbeatTimeout), most = in_seconds(kMostHeartbeatTimeout);
+  if (product >= least && product <= most) return {};
   const std::string limit =
-      *timeout < kLeastHeartbeatTimeout
-          ? fmt::format("at least {} s, because workers send a heartbeat every second",
-                        in_seconds(kLeastHeartbeatTimeout))
-          : fmt::format("at most {} s", in_seconds(kMostHeartbeatTimeout));
-  return refuse(fmt::format("found {} s for {} x {}, expected {}",
-                            conf.keep_alive_interval.value_or(kDefaultInterval) *
-                                conf.keep_alive_max_attempt.value_or(kDefaultAttempts),
-                            kInterval, kAttempts, limit));
+      product < least
+          ? fmt::format("at least {} s, because workers send a heartbeat every second", least)
+          : fmt::format("at most {} s", most);
+  return refuse(
+      fmt::format("found {} s for {} x {}, expected {}", product, kInterval, kAttempts, limit));
 }
 
 Status set_rdzv_conf(RdzvConf& conf, std::string_view key, std::string_view value) {
   if (key == kInterval) return set_number(conf.keep_alive_interval, key, value);
   if (key == kAttempts) return set_number(conf.keep_alive_max_attempt, key, value);
   if (key != kTls) {
-    const std::string_view nearest = nearest_name(key, {kTls, kInterval, kAttempts});
+    const std::string_view nearest =
+        nearest_name(key, {kRdzvConfKeys.begin(), kRdzvConfKeys.end()});
     return refuse(fmt::format(
         "found the key \"{}\", expected {}, {} or {}{}", key, kTls, kInterval, kAttempts,
         nearest.empty() ? std::string() : fmt::format("; did you mean {}?", nearest)));

@@ -69,11 +69,12 @@ constexpr std::array<std::string_view, 9> kTorchKeys = {
                      nearest.empty() ? std::string() : fmt::format("; did you mean {}?", nearest)));
 }
 
+// Sets the keys of kTorchKeys.
 class TorchConf {
  public:
   explicit TorchConf(AgentOptions& options) : options_(options) {}
 
-  // False: the key is none of these.
+  // False: the key is none of kTorchKeys.
   bool set(std::string_view key, std::string_view text) {
     rendezvous::Settings& settings = options_.rendezvous;
     if (key == "is_host") {
