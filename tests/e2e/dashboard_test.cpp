@@ -183,7 +183,10 @@ TEST_F(Dashboard, FindsDataForEveryPanelOfARealRun) {
   json manifest = testing::training_job(testing::Model::kMiniLm);
   manifest["spec"]["worker"]["replicas"] = 2;
   manifest["spec"]["elasticPolicy"] = {{"maxRestarts", 3}};
-  manifest["spec"]["trainer"].update({{"max_steps", 40},
+  // Long enough for scrapes of both membership epochs.
+  manifest["spec"]["worker"]["env"] = json::array({testing::delayed_epochs({300, 300, 300})});
+  manifest["spec"]["trainer"].update({{"per_device_train_batch_size", 4},
+                                      {"max_steps", 40},
                                       {"save_steps", 8},
                                       {"logging_steps", 2},
                                       {"do_train", true},

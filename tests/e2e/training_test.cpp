@@ -16,34 +16,33 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Enough that the job still runs when the status shows its first checkpoint, up to ten seconds
-// late.
+// late: a step of the first membership epoch takes at least 0.3 s.
 constexpr int kSteps = 60;
 
 // How worker 0's log names a worker 1 that has left after SIGTERM, and one that was killed.
 constexpr const char* kLeft = "resized: worker 1 left";
 constexpr const char* kLost = "recovered: worker 1 lost";
 
-// Steps of 32 sentence pairs with a checkpoint every eight steps.
+// Steps of eight sentence pairs with a checkpoint every eight steps.
 json two_workers() {
   json job = testing::training_job(testing::Model::kMiniLm);
   json& spec = job["spec"];
   spec["elasticPolicy"] = {{"minReplicas", 1}, {"maxReplicas", 2}, {"maxRestarts", 3}};
   spec["worker"]["replicas"] = 2;
-  spec["trainer"].update({{"max_steps", kSteps}, {"save_steps", 8}, {"logging_steps", 1}});
+  spec["trainer"].update({{"per_device_train_batch_size", 4},
+                          {"max_steps", kSteps},
+                          {"save_steps", 8},
+                          {"logging_steps", 1}});
   return job;
 }
 
 class TrainingOnACluster : public testing::TrainingJobTest {
  protected:
   TrainingOnACluster() : TrainingJobTest(testing::Model::kMiniLm) {}
-  void start() { start(two_workers()); }
-  // Delays the steps, above all those of epoch 2, in which worker 0 trains alone: the replacement
-  // of worker 1 must join before the last step. The local run has no delays.
-  void start_for_a_replacement() {
-    json job = two_workers();
-    job["spec"]["worker"]["env"] = json::array({testing::delayed_epochs({200, 1000})});
-    start(job);
-  }
+  void start() { start_with_delays({300}); }
+  // Delays above all the steps of epoch 2, in which worker 0 trains alone: the replacement of
+  // worker 1 must join before the last step.
+  void start_for_a_replacement() { start_with_delays({400, 1000}); }
   // `kubectl drain` of the job's pods that also match `selector`, without other pods of the node,
   // which is returned: it stays cordoned.
   std::string evict_pods(const std::string& selector = "") {
@@ -89,7 +88,10 @@ class TrainingOnACluster : public testing::TrainingJobTest {
   }
 
  private:
-  void start(const json& job) {
+  // The local run has no delays.
+  void start_with_delays(const std::vector<int>& milliseconds) {
+    json job = two_workers();
+    job["spec"]["worker"]["env"] = json::array({testing::delayed_epochs(milliseconds)});
     create(job);
     start_local_run(two_workers());
   }

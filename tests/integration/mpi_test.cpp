@@ -74,11 +74,11 @@ class MpiTraining : public testing::Training {
     hosts_.emplace(2);
   }
 
-  // Six steps of 32 examples with dropout.
+  // Six steps of 16 examples with dropout.
   Words flags_of(const std::string& output) const {
     Words words = flags(output);
     for (const char* flag :
-         {"--per_device_train_batch_size=16", "--max_steps=6", "--max_workers=4", "--threads=1"}) {
+         {"--per_device_train_batch_size=8", "--max_steps=6", "--max_workers=4", "--threads=1"}) {
       words.emplace_back(flag);
     }
     return words;

@@ -60,7 +60,7 @@ class Recovery : public testing::Training {
   // Trains under `up` with the faults and expects the hash, at most one lost step for each loss,
   // no checkpoint that is read, and every step once in the log history.
   void expect_same_hash(const Job& job, const std::string& faults, const std::string& expected,
-                        int batch = 16, const Meanwhile& meanwhile = {}) {
+                        int batch = 8, const Meanwhile& meanwhile = {}) {
     fs::remove_all(folder() / "up");
     fs::remove_all(folder() / ".tilewright");
     write_job(job);
@@ -145,7 +145,7 @@ TEST_F(Recovery, HasTheSameHashWhenWorkersAreKilledWhileTheyJoin) {
 TEST_F(Recovery, BeginsTheTransferAgainWhenASenderIsLost) {
   expect_same_hash({.replicas = 3, .min_replicas = 3},
                    "step.begin@3,worker=0;state.transfer,worker=1,epoch=2",
-                   reference({"--max_steps=8", "--nominal_workers=3"}), 24);
+                   reference({"--max_steps=8", "--nominal_workers=3"}), 12);
 }
 
 // Two workers train while the third gets the state, because the first part of it takes long; then
@@ -156,11 +156,12 @@ TEST_F(Recovery, TrainsWhileAReplacementGetsTheState) {
       "state.transfer,worker=2,epoch=2,delay=500";
   const std::string expected = reference({"--max_steps=8", "--nominal_workers=3"});
   const Job three{.replicas = 3, .min_replicas = 3};
-  expect_same_hash(three, kSlow, expected, 24);
-  EXPECT_THAT(logs(), ContainsRegex("3 workers continue after step 3 .* for a part of 273 MB"));
+  expect_same_hash(three, kSlow, expected, 12);
+  EXPECT_THAT(logs(),
+              ContainsRegex("3 workers continue after step 3 .* for a part of 1[0-9]{2} MB"));
   EXPECT_THAT(logs(), HasSubstr("worker 0 has the state: its rest was sent during step"));
   expect_same_hash(three, std::string(kSlow) + ";step.after_backward@3,worker=1,epoch=2", expected,
-                   24);
+                   12);
   EXPECT_THAT(logs(), HasSubstr("membership epoch 3: "));
 }
 
@@ -176,7 +177,7 @@ TEST_F(Recovery, DoesNotWaitForTheReplacement) {
   };
   expect_same_hash({.min_replicas = 2},
                    held.fault("step.begin@0") + ";step.after_backward@5,worker=0",
-                   reference({"--max_steps=8"}), 16, need_one);
+                   reference({"--max_steps=8"}), 8, need_one);
   EXPECT_THAT(output_, ContainsRegex("recovered +worker 0 lost in step 6, which runs again; 1 "
                                      "worker continues after step 5 in [0-9.]+ s"));
 }
@@ -205,7 +206,7 @@ TEST_F(Recovery, DoesNotWaitForACheckpointThatRank0Writes) {
   expect_same_hash(
       {.min_replicas = 2, .max_steps = 12, .save_steps = 4},
       held.fault("checkpoint.before_rename,worker=0") + ";step.after_backward@5,worker=1",
-      reference({"--max_steps=12"}), 16, [&](RunningProgram& up) {
+      reference({"--max_steps=12"}), 8, [&](RunningProgram& up) {
         up.wait_for_output("recovered");
         held.release();
       });

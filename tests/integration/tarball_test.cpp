@@ -70,10 +70,11 @@ TEST_F(Tarball, RunsInARootThatHoldsNothingElse) {
 }
 
 TEST_F(Tarball, TrainsWithTheHashOfTheProgram) {
-  const std::string reference = train_in_one_process("one", 1);
+  const std::string reference =
+      train_in_one_process("one", 1, {"--model_name_or_path=" + testing::model_dir().string()});
   const CommandResult trained = in_root(
       "agent --nproc-per-node=2 -- train --task_name=mrpc --model_name_or_path=/model "
-      "--data_dir=/data --output_dir=/tmp/out --per_device_train_batch_size=8 "
+      "--data_dir=/data --output_dir=/tmp/out --per_device_train_batch_size=4 "
       "--nominal_workers=2 --max_workers=3 --learning_rate=1e-4 --max_steps=12 --save_steps=4 "
       "--do_eval=false --threads=1",
       "mkdir \"$R/model\" \"$R/data\" \"$R/tmp\";"

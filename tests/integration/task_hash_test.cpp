@@ -22,7 +22,7 @@ class QuestionAnsweringTraining : public Training {
   // Windows of 64 tokens that overlap by 16: most contexts need several.
   std::vector<std::string> task() const {
     return {"--task_name=squad", "--data_dir=" + data_.string(),    "--max_seq_length=64",
-            "--doc_stride=16",   "--per_device_train_batch_size=8", "--do_train=true",
+            "--doc_stride=16",   "--per_device_train_batch_size=4", "--do_train=true",
             "--do_eval=true"};
   }
   std::size_t questions(const char* file) const {
@@ -113,7 +113,7 @@ class RegressionTraining : public Training {
   std::vector<std::string> task() const {
     return {"--task_name=stsb",
             "--data_dir=" + (folder() / "stsb").string(),
-            "--per_device_train_batch_size=8",
+            "--per_device_train_batch_size=4",
             "--max_steps=6",
             "--save_steps=2",
             "--max_eval_samples=40",

@@ -27,7 +27,7 @@ std::string trained_hash(const fs::path& folder, const std::string& name, const 
     model: models:.
     data: data:.
     output: output:$(TILEWRIGHT_JOB_NAME)
-    per_device_train_batch_size: 16
+    per_device_train_batch_size: 4
     max_steps: 12
     do_eval: false
   worker: {replicas: 2, image: tilewright-worker}
