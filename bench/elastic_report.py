@@ -49,9 +49,9 @@ TASKS = {
                    "to_next_step": 3, "random_model": True,
                    "flags": {**SQUAD, "max_steps": 40, "per_device_train_batch_size": 2}},
     # For CI: no target, because other programs may run.
-    "mrpc-short": {"what": "MRPC, 60 steps of batches of 32", "folder": "glue/MRPC",
+    "mrpc-short": {"what": "MRPC, 60 steps of batches of 8", "folder": "glue/MRPC",
                    "parts": ("undisturbed", "kills", "phases"), "workers": (2,),
-                   "flags": {**MRPC, "max_steps": 60}},
+                   "flags": {**MRPC, "max_steps": 60, "per_device_train_batch_size": 4}},
 }
 DEFAULT_TASKS = ("mrpc", "squad", "squad-base")
 NOTHING = "nothing"  # the change of an event after which the training did not continue

@@ -18,12 +18,6 @@
 namespace tilewright {
 namespace {
 
-std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
-  const std::vector<std::string_view> candidates(known.begin(), known.end());
-  const std::string_view nearest = nearest_name(word, candidates);
-  return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
-}
-
 bool is_flag(const std::string& argument) {
   return argument.size() > 1 && argument.starts_with('-');
 }
@@ -35,7 +29,8 @@ std::string unknown_flag(const std::string& argument, const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
   }
-  return fmt::format("{}: unknown flag{}", excerpt(flag), did_you_mean(flag, known));
+  return fmt::format("{}: unknown flag{}", excerpt(flag),
+                     did_you_mean(flag, {known.begin(), known.end()}));
 }
 
 std::vector<std::string> command_names(const CLI::App& command) {
@@ -75,8 +70,9 @@ std::vector<std::string> remaining_words(const CLI::App& command) {
 std::string unknown_argument(const CLI::App& command) {
   const std::vector<std::string> left = remaining_words(command);
   if (lacks_command(command) && !left.empty() && !is_flag(left.front())) {
+    const std::vector<std::string> names = command_names(command);
     return fmt::format("{}: unknown command{}", excerpt(left.front()),
-                       did_you_mean(left.front(), command_names(command)));
+                       did_you_mean(left.front(), {names.begin(), names.end()}));
   }
   const auto flag = std::ranges::find_if(left, is_flag);
   return flag == left.end() ? "" : unknown_flag(*flag, command);

@@ -1,7 +1,8 @@
 #include "common/contract/nearest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <string>
 
 namespace tilewright {
 namespace {
@@ -58,6 +59,11 @@ std::string_view nearest_name(std::string_view name,
     }
   }
   return best;
+}
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string_view>& candidates) {
+  const std::string_view nearest = nearest_name(name, candidates);
+  return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
 }
 
 }  // namespace tilewright

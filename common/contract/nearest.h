@@ -1,6 +1,7 @@
-// The known name closest to a misspelt one, for "did you mean".
+// The known name closest to a misspelt one.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,5 +12,8 @@ namespace tilewright {
 // longer name / 3).
 std::string_view nearest_name(std::string_view name,
                               const std::vector<std::string_view>& candidates);
+
+// For the end of a message: "; did you mean CANDIDATE?" with that candidate, or "".
+std::string did_you_mean(std::string_view name, const std::vector<std::string_view>& candidates);
 
 }  // namespace tilewright

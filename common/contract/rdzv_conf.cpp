@@ -59,11 +59,9 @@ Status set_rdzv_conf(RdzvConf& conf, std::string_view key, std::string_view valu
   if (key == kInterval) return set_number(conf.keep_alive_interval, key, value);
   if (key == kAttempts) return set_number(conf.keep_alive_max_attempt, key, value);
   if (key != kTls) {
-    const std::string_view nearest =
-        nearest_name(key, {kRdzvConfKeys.begin(), kRdzvConfKeys.end()});
-    return refuse(fmt::format(
-        "found the key \"{}\", expected {}, {} or {}{}", key, kTls, kInterval, kAttempts,
-        nearest.empty() ? std::string() : fmt::format("; did you mean {}?", nearest)));
+    return refuse(fmt::format("found the key \"{}\", expected {}, {} or {}{}", key, kTls, kInterval,
+                              kAttempts,
+                              did_you_mean(key, {kRdzvConfKeys.begin(), kRdzvConfKeys.end()})));
   }
   if (value != "true" && value != "false")
     return refuse(fmt::format("found \"{}\" for {}, expected true or false", value, key));

@@ -40,10 +40,8 @@ std::vector<std::string> describe_unknown_variables(const char* const* environme
   for (const std::string_view name : unknown) {
     if (std::ranges::any_of(services, [&](const auto& prefix) { return name.starts_with(prefix); }))
       continue;
-    const std::string_view nearest = nearest_name(name, known);
     sentences.push_back(
-        fmt::format("{}: unknown environment variable{}", name,
-                    nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest)));
+        fmt::format("{}: unknown environment variable{}", name, did_you_mean(name, known)));
   }
   return sentences;
 }

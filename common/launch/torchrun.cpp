@@ -273,11 +273,8 @@ class Parser {
                                 found[1].name()));
     std::vector<std::string> known;
     for (const Flag& flag : flags_) known.push_back("--" + flag.name());
-    const std::string_view nearest =
-        nearest_name(name, std::vector<std::string_view>(known.begin(), known.end()));
     return refuse(
-        fmt::format("{}: unknown flag{}", name,
-                    nearest.empty() ? std::string() : fmt::format("; did you mean {}?", nearest)));
+        fmt::format("{}: unknown flag{}", name, did_you_mean(name, {known.begin(), known.end()})));
   }
 
   Result<Flag> find_letter(const std::string& word, std::string& name,

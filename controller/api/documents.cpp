@@ -31,12 +31,12 @@ std::vector<Document> read_objects(std::string_view text) {
 std::optional<FieldError> kind_error(const Document& object, bool alone) {
   const std::string kind = string_member(object.tree, "kind");
   if (kind.empty() || kind == kTrainJobKind || kind == kPyTorchJobKind) return std::nullopt;
-  const std::string_view near = nearest_name(kind, {kTrainJobKind, kPyTorchJobKind});
-  if (!alone && near.empty()) return std::nullopt;
-  return FieldError{"kind", object.positions.line_of("kind"),
-                    fmt::format("found {}, expected {} ({}) or {} ({}){}", quoted_excerpt(kind),
-                                kTrainJobKind, kApiVersion, kPyTorchJobKind, kPyTorchJobApiVersion,
-                                near.empty() ? "" : fmt::format("; did you mean {}?", near))};
+  const std::string hint = did_you_mean(kind, {kTrainJobKind, kPyTorchJobKind});
+  if (!alone && hint.empty()) return std::nullopt;
+  return FieldError{
+      "kind", object.positions.line_of("kind"),
+      fmt::format("found {}, expected {} ({}) or {} ({}){}", quoted_excerpt(kind), kTrainJobKind,
+                  kApiVersion, kPyTorchJobKind, kPyTorchJobApiVersion, hint)};
 }
 
 }  // namespace tilewright::api

@@ -167,10 +167,8 @@ void warn_about_unknown_volumes(const json& pod_spec, const std::string& path,
     const std::string name = string_member(use, "name");
     if (name.empty() || name.starts_with(kOperatorVolumePrefix) || known.contains(name)) return;
     if (++unknown > kMostCompared) return;
-    const std::string_view near = nearest_name(name, names);
-    collector.warn(place + ".name",
-                   fmt::format("found {}, expected the name of a volume{}", describe_value(name),
-                               near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+    collector.warn(place + ".name", fmt::format("found {}, expected the name of a volume{}",
+                                                describe_value(name), did_you_mean(name, names)));
   };
   const auto check_uses = [&](const json& container, const std::string& at, std::string_view) {
     for (const char* list : {"volumeMounts", "volumeDevices"}) {

@@ -157,10 +157,8 @@ void validate_task(const TrainJob& job, FindingCollector& collector) {
   }
   const Result<std::string> normal = normalize_flag_value(task_flag, task);
   if (!normal.ok()) {
-    std::string message = normal.error().message;
-    const std::string_view near = nearest_name(task, task_flag.choices);
-    if (!near.empty()) message += fmt::format("; did you mean {}?", near);
-    return collector.error("spec.trainer.task", message);
+    return collector.error("spec.trainer.task",
+                           normal.error().message + did_you_mean(task, task_flag.choices));
   }
   if (*normal != task) {
     return collector.error("spec.trainer.task",

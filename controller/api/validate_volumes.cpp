@@ -16,10 +16,8 @@ void validate_source(const std::string& path, const nlohmann::json& source,
   for (const auto& member : source.items()) {
     const std::string& name = member.key();
     if (find_volume_source(name) != nullptr) continue;
-    const std::string_view near = nearest_name(name, allowed_volume_sources());
-    collector.error(
-        member_path(path, name),
-        near.empty() ? "unknown field" : fmt::format("unknown field; did you mean {}?", near));
+    collector.error(member_path(path, name),
+                    "unknown field" + did_you_mean(name, allowed_volume_sources()));
   }
   if (source.size() > 1) {
     std::string names;
@@ -46,10 +44,8 @@ void validate_source(const std::string& path, const nlohmann::json& source,
     }
     for (const auto& member : claim->items()) {
       if (member.key() == "claimName" || member.key() == "readOnly") continue;
-      const std::string_view near = nearest_name(member.key(), {"claimName", "readOnly"});
-      collector.error(
-          member_path(claim_path, member.key()),
-          near.empty() ? "unknown field" : fmt::format("unknown field; did you mean {}?", near));
+      collector.error(member_path(claim_path, member.key()),
+                      "unknown field" + did_you_mean(member.key(), {"claimName", "readOnly"}));
     }
   }
 }

@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Enough that the job still runs when the status shows its first checkpoint, up to ten seconds
-// late: a step of the first membership epoch takes at least 0.3 s.
-constexpr int kSteps = 60;
+// late: a step of the first membership epoch takes at least 0.4 s.
+constexpr int kSteps = 40;
 
 // How worker 0's log names a worker 1 that has left after SIGTERM, and one that was killed.
 constexpr const char* kLeft = "resized: worker 1 left";
@@ -39,10 +39,10 @@ json two_workers() {
 class TrainingOnACluster : public testing::TrainingJobTest {
  protected:
   TrainingOnACluster() : TrainingJobTest(testing::Model::kMiniLm) {}
-  void start() { start_with_delays({300}); }
+  void start() { start_with_delays({400}); }
   // Delays above all the steps of epoch 2, in which worker 0 trains alone: the replacement of
   // worker 1 must join before the last step.
-  void start_for_a_replacement() { start_with_delays({400, 1000}); }
+  void start_for_a_replacement() { start_with_delays({400, 2000}); }
   // `kubectl drain` of the job's pods that also match `selector`, without other pods of the node,
   // which is returned: it stays cordoned.
   std::string evict_pods(const std::string& selector = "") {

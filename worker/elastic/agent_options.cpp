@@ -63,10 +63,8 @@ constexpr std::array<std::string_view, 9> kTorchKeys = {
 [[noreturn]] void refuse_key(std::string_view key) {
   std::vector<std::string_view> names(kRdzvConfKeys.begin(), kRdzvConfKeys.end());
   names.insert(names.end(), kTorchKeys.begin(), kTorchKeys.end());
-  const std::string_view nearest = nearest_name(key, names);
   refuse(fmt::format("--rdzv_conf: found the key \"{}\", expected one of {}{}", key,
-                     fmt::join(names, ", "),
-                     nearest.empty() ? std::string() : fmt::format("; did you mean {}?", nearest)));
+                     fmt::join(names, ", "), did_you_mean(key, names)));
 }
 
 // Sets the keys of kTorchKeys.
