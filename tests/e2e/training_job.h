@@ -17,7 +17,7 @@ namespace tilewright::testing {
 
 enum class Model {
   kSmall,   // 2 layers, hidden size 128, tiny vocabulary: thousands of steps/min
-  kMiniLm,  // MiniLM of `make model`
+  kMiniLm,  // two of the six layers of MiniLM
   // The guides' models with a hidden size of 32, and SQuAD:
   kHub,      // DistilBERT and Parquet files, in a cache of the hub
   kPrepared  // BERT-large in a cache of transformers 4, Arrow files in one of the datasets library

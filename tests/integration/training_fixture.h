@@ -35,7 +35,7 @@ class Training : public ::testing::Test {
   void SetUp() override {
     ASSERT_EQ(missing_model(), "");
     // Two of the six layers: most of the tests' time is spent in steps and checkpoints. The
-    // end-to-end tests and the reports train the whole model.
+    // examples' end-to-end test and the reports train the whole model.
     std::filesystem::create_directory(model());
     for (const char* file : {"model.safetensors", "vocab.txt", "tokenizer.json",
                              "tokenizer_config.json", "special_tokens_map.json"}) {
