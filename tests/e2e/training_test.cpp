@@ -1,4 +1,5 @@
-// Two pods train layers of MiniLM through failures and disruptions and reach the hash of `tilewright up`.
+// Two pods train layers of MiniLM through failures and disruptions and reach the hash of
+// `tilewright up`.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
