@@ -220,20 +220,24 @@ TEST_F(Recovery, DoesNotWaitForACheckpointThatRank0Writes) {
 
 // The best model, its metric and the evaluations are not only in rank 0's memory.
 TEST_F(Recovery, KeepsTheBestModelWhenRank0IsLost) {
-  const std::vector<std::string> best = {
-      "--max_steps=8",         "--eval_strategy=steps",    "--eval_steps=3",
-      "--max_eval_samples=40", "--load_best_model_at_end", "--metric_for_best_model=loss",
-      "--greater_is_better"};
+  const std::vector<std::string> best = {"--max_steps=8",
+                                         "--eval_strategy=steps",
+                                         "--eval_steps=3",
+                                         "--max_eval_samples=40",
+                                         "--load_best_model_at_end",
+                                         "--metric_for_best_model=loss",
+                                         "--greater_is_better=false"};
   const Job job{.min_replicas = 2, .trainer_lines = R"(    eval_strategy: steps
     eval_steps: 3
     max_eval_samples: 40
     load_best_model_at_end: true
     metric_for_best_model: loss
-    greater_is_better: true)"};
+    greater_is_better: false)"};
   expect_same_hash(job,
                    "evaluate.begin@5,worker=0;step.begin@7,worker=0,epoch=2;"
                    "best_model.loaded,worker=0,epoch=3;output.begin,worker=0,epoch=4",
                    reference(best));
+  EXPECT_LT(state().at("best_global_step"), job.max_steps) << "expected one of before a loss";
   const auto evaluated_steps = [&](const char* output) {
     const auto found =
         nlohmann::json::parse(testing::read_text(folder() / output / "trainer_state.json"));
