@@ -8,6 +8,7 @@
 #include "common/contract/environment.h"
 #include "common/process/child_process.h"
 #include "tests/support/prepared_squad.h"
+#include "tests/support/two_layers.h"
 
 namespace tilewright::testing {
 namespace {
@@ -116,10 +117,7 @@ void TrainingJobTest::SetUp() {
     write_vocabulary(folder() / "model/vocab.txt");
   } else if (model_ == Model::kMiniLm) {
     ASSERT_EQ(missing_model(), "");
-    fs::copy(fs::canonical(model_dir()), folder() / "model");
-    json config = json::parse(read_text(folder() / "model/config.json"));
-    config["num_hidden_layers"] = 2;
-    std::ofstream(folder() / "model/config.json") << config;
+    write_two_layers(folder() / "model", fs::copy_options::none);
   } else if (model_ == Model::kHub) {
     add_to_hub_cache(folder() / "hub_cache", "models/distilbert/distilbert-base-uncased",
                      "models--distilbert-base-uncased");

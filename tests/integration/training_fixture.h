@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "tests/integration/faults.h"
 #include "tests/support/paths.h"
 #include "tests/support/running_program.h"
+#include "tests/support/two_layers.h"
 
 namespace tilewright::testing {
 
@@ -34,17 +34,8 @@ class Training : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(missing_model(), "");
-    // Two of the six layers: most of the tests' time is spent in steps and checkpoints. The
-    // examples' end-to-end test and the reports train the whole model.
-    std::filesystem::create_directory(model());
-    for (const char* file : {"model.safetensors", "vocab.txt", "tokenizer.json",
-                             "tokenizer_config.json", "special_tokens_map.json"}) {
-      std::filesystem::create_symlink(std::filesystem::canonical(model_dir()) / file,
-                                      model() / file);
-    }
-    auto config = nlohmann::json::parse(read_text(model_dir() / "config.json"));
-    config["num_hidden_layers"] = 2;
-    std::ofstream(model() / "config.json") << config;
+    // The examples' end-to-end test and the reports train the whole model.
+    write_two_layers(model(), std::filesystem::copy_options::create_symlinks);
   }
   std::filesystem::path model() const { return folder() / "two-layers"; }
 
