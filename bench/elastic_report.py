@@ -18,7 +18,6 @@ import itertools
 import os
 import pathlib
 import random
-import re
 import signal
 import statistics
 import sys
@@ -27,7 +26,8 @@ import time
 
 import random_model
 import support
-from elastic_trainings import MAX_WORKERS, TwoHosts, Up, between_steps, step_seconds, undisturbed
+from elastic_trainings import (MAX_WORKERS, STATE_SENT, TwoHosts, Up, between_steps, step_seconds,
+                               undisturbed)
 from emulated_link import EmulatedLink, missing, shaped_link
 from results import commit_of
 
@@ -180,21 +180,40 @@ def training_with_phases(args, folder, points):
         return up.finish(), up.summary(), tried, missed
 
 
+def kill_at_point(up, file, victim):
+    """Arms a point with `file` and kills `victim`, if there is one. Waits until a worker is killed at the
+    point and the others continue. They notice the loss later: until then the log names all workers.
+    Returns whether a worker got to the point."""
+    continued = lambda: len(up.summary()["continued"])
+    before = continued()
+    file.touch()
+    if victim is not None:
+        kill(victim)
+
+    def hit():
+        nonlocal before
+        now = continued()
+        if armed := file.exists():
+            before = now
+        return not armed
+
+    if not up.wait_until(hit, LIMIT) and file.exists():
+        return False
+    up.wait_until(lambda: continued() > before, LIMIT)
+    return True
+
+
 def kill_in_phases(up, points, files):
     up.wait_until(lambda: up.world() == 2 and up.last_step() >= 1, LIMIT)
     up.scale(3)
     tried, missed = 0, []
     for (point, worker), file in zip(points, files, strict=True):
-        # After a step of all three, each has the state. A worker that has failed often is restarted late.
+        # Whichever worker is killed, another has the state. One that has failed often is restarted late.
         if not up.wait_until(lambda: up.world() == 3 and len(up.workers()) == 3, LIMIT):
             break
         before = up.last_step()
-        up.wait_until(lambda: up.last_step() > before, LIMIT)
-        file.touch()
-        victim = up.workers().get(JOIN_PHASES.get((point, worker)))
-        if victim is not None:
-            kill(victim)
-        hit = up.wait_until(lambda: not file.exists(), LIMIT) or not file.exists()
+        up.wait_until(lambda: up.last_step() > before and up.all_have_state(), LIMIT)
+        hit = kill_at_point(up, file, up.workers().get(JOIN_PHASES.get((point, worker))))
         if not hit and not up.running():
             break
         tried += 1
@@ -311,9 +330,6 @@ def network(args, folder):
         return sha, events, summary, {"packets": link.sent, "lost": link.lost,
                                       "step_seconds": step_seconds(hosts.steps(), [
                                           c["at"] for c in summary["continued"]])}
-
-
-STATE_SENT = re.compile(r"has the state: its rest was sent during steps? (\d+)(?: to (\d+))?")
 
 
 def joining(args, folder, rate, exact):

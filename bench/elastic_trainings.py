@@ -29,6 +29,8 @@ CONTINUED = re.compile(
     r"\(join ([0-9.]+), connect ([0-9.]+), agree ([0-9.]+), state ([0-9.]+) s(.*)\)$"
 )
 RESUMED = re.compile(r" info resuming from ")
+PART_OF_STATE = " s for a part of "
+STATE_SENT = re.compile(r"has the state: its rest was sent during steps? (\d+)(?: to (\d+))?")
 
 
 def seconds_of(stamp):
@@ -76,6 +78,15 @@ class Training:
     def world(self):
         """Workers that train, after the last change."""
         return next(filter(None, map(world_after, reversed(self.lines()))), 0)
+
+    def all_have_state(self):
+        """Whether the workers that were added in the last change have got all of the state."""
+        for line in reversed(self.lines()):
+            if CONTINUED.match(line):
+                return PART_OF_STATE not in line
+            if STATE_SENT.search(line):
+                return True
+        return True
 
     def __enter__(self):
         return self
