@@ -104,7 +104,11 @@ void Faults::hit(std::string_view point) const {
       continue;
     }
     if (target.delay > std::chrono::milliseconds(0)) {
-      std::this_thread::sleep_for(target.delay);
+      if (sleep_) {
+        sleep_(target.delay);
+      } else {
+        std::this_thread::sleep_for(target.delay);
+      }
       continue;
     }
     kill(getpid(), SIGKILL);

@@ -15,9 +15,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/result.h"
@@ -63,6 +65,10 @@ class Faults {
     epoch_ = epoch;
   }
   void at_step(std::int64_t step) { step_ = step; }
+  // What a delay calls instead of std::this_thread::sleep_for().
+  void sleep_with(std::function<void(std::chrono::milliseconds)> sleep) {
+    sleep_ = std::move(sleep);
+  }
   // Kills or delays the process if point, step, worker and epoch of a configured fault match.
   void hit(std::string_view point) const;
 
@@ -80,6 +86,7 @@ class Faults {
   bool matches(const Target& target, std::string_view point) const;
 
   std::vector<Target> targets_;
+  std::function<void(std::chrono::milliseconds)> sleep_;  // empty: std::this_thread::sleep_for()
   std::int64_t worker_ = 0;
   std::uint64_t epoch_ = 0;
   std::int64_t step_ = -1;

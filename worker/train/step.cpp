@@ -73,12 +73,13 @@ template <typename Activation>
 TrainingStep<Activation>::TrainingStep(const Job& job, nn::Model<Activation>& model,
                                        nn::Optimizer<Activation>& optimizer,
                                        runtime::ThreadPool& pool, Faults& faults,
-                                       const MemoryPlan& plan)
+                                       const Clock& clock, const MemoryPlan& plan)
     : job_(job),
       model_(model),
       optimizer_(optimizer),
       pool_(pool),
       faults_(faults),
+      clock_(clock),
       order_(order_options(job)),
       touched_(job.model.encoder.vocab_size),
       elements_(static_cast<std::size_t>(plan.gradient_elements)),
@@ -164,14 +165,14 @@ void TrainingStep<Activation>::forward_and_backward(std::span<const std::int32_t
                                                     const std::vector<Group>& groups,
                                                     const nn::DropoutKey& key,
                                                     const nn::GradientSink& sink, bool last) {
-  const MonotonicTime begin = monotonic_now();
+  const MonotonicTime begin = clock_.now();
   for (const Group& group : groups) {
     for (std::size_t i = 0; i < group.shards.size(); ++i) faults_.hit("step.shard");
   }
   fill_batch(examples, groups);
   model_.forward(batch_, key, true);
   model_.backward(batch_, key, 1.0f / static_cast<float>(examples.size()), touched_, sink);
-  compute_seconds_ += in_seconds(monotonic_now() - begin);
+  compute_seconds_ += in_seconds(clock_.now() - begin);
   write_tail(sink, last);
 }
 

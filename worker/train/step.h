@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/result.h"
 #include "worker/collectives/background_copy.h"
 #include "worker/collectives/gradient_memory.h"
@@ -35,9 +36,10 @@ Failure diverged(const StepReport& report, std::string_view what);
 template <typename Activation>
 class TrainingStep {
  public:
-  // The references outlive the object.
+  // The references outlive the object. `clock`: of the costs.
   TrainingStep(const Job& job, nn::Model<Activation>& model, nn::Optimizer<Activation>& optimizer,
-               runtime::ThreadPool& pool, Faults& faults, const MemoryPlan& plan);
+               runtime::ThreadPool& pool, Faults& faults, const Clock& clock,
+               const MemoryPlan& plan);
 
   // How many place_gradients() may allocate.
   std::size_t gradient_buffers() const { return buffers_; }
@@ -124,6 +126,7 @@ class TrainingStep {
   nn::Optimizer<Activation>& optimizer_;
   runtime::ThreadPool& pool_;
   Faults& faults_;
+  const Clock& clock_;
   DataOrder order_;
   nn::TouchedRows touched_;
   nn::Batch batch_;

@@ -40,7 +40,7 @@ template <typename Activation>
 class TypedTrainer final : public Trainer {
  public:
   TypedTrainer(const Job& job, runtime::Isa isa, runtime::ThreadPool& pool, Faults& faults,
-               Logger& log)
+               Logger& log, const Clock& clock)
       : job_(job),
         faults_(faults),
         log_(log),
@@ -57,7 +57,7 @@ class TypedTrainer final : public Trainer {
         evaluator_(job, model_),
         shards_(static_cast<int>(job.settings.virtual_shards)) {
     model_.reserve(plan_.training, shards_, plan_.evaluation);
-    if (job.settings.do_train) step_.emplace(job, model_, optimizer_, pool, faults, plan_);
+    if (job.settings.do_train) step_.emplace(job, model_, optimizer_, pool, faults, clock, plan_);
   }
 
   void touch_memory() override {
@@ -468,12 +468,12 @@ class TypedTrainer final : public Trainer {
 }  // namespace
 
 std::unique_ptr<Trainer> make_trainer(const Job& job, runtime::Isa isa, runtime::ThreadPool& pool,
-                                      Faults& faults, Logger& log) {
+                                      Faults& faults, Logger& log, const Clock& clock) {
   check_gemm_backend(job.settings, isa);
   if (job.settings.bf16) {
-    return std::make_unique<TypedTrainer<runtime::bf16>>(job, isa, pool, faults, log);
+    return std::make_unique<TypedTrainer<runtime::bf16>>(job, isa, pool, faults, log, clock);
   }
-  return std::make_unique<TypedTrainer<float>>(job, isa, pool, faults, log);
+  return std::make_unique<TypedTrainer<float>>(job, isa, pool, faults, log, clock);
 }
 
 }  // namespace tilewright::train

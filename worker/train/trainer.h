@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/checkpoint/output_writer.h"
 #include "worker/checkpoint/trainer_state.h"
@@ -108,10 +109,12 @@ class Trainer {
   virtual std::vector<std::pair<std::string, std::string>> kernel_names() const = 0;
 };
 
-// `job`, `pool`, `faults` and `log` outlive the trainer. Allocates all buffers: throws
+// `job`, `pool`, `faults`, `log` and `clock` outlive the trainer. Allocates all buffers: throws
 // Failure(kMemory) with an estimate if the machine has too little memory, Failure(kUnsupported) if
-// the GEMM backend does not support the settings on `isa`.
+// the GEMM backend does not support the settings on `isa`. `clock` measures how fast this worker
+// computes.
 std::unique_ptr<Trainer> make_trainer(const Job& job, runtime::Isa isa, runtime::ThreadPool& pool,
-                                      Faults& faults, Logger& log);
+                                      Faults& faults, Logger& log,
+                                      const Clock& clock = system_clock());
 
 }  // namespace tilewright::train

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/contract/training_report.h"
+#include "tests/support/manual_clock.h"
 #include "tests/support/paths.h"
 #include "tests/support/scrape.h"
 #include "tests/support/silent_logger.h"
@@ -448,9 +449,16 @@ TEST_F(TrainerTest, WritesNoInfiniteWeightsOutsideOfMembershipEpochs) {
 class MemoryTest : public TrainerTest {
  protected:
   struct Worker {
-    explicit Worker(const Job& job, Logger& log)
-        : trainer(make_trainer(job, runtime::Isa::kRef, pool, faults, log)) {}
+    Worker(const Job& job, Logger& log)
+        : trainer(make_trainer(job, runtime::Isa::kRef, pool, faults, log, clock)) {}
+    // Computing takes no time but this for each shard.
+    void set_time_of_shard(std::chrono::milliseconds time) {
+      faults = Faults::parse(fmt::format("step.shard,delay={}", time.count())).value();
+      faults.sleep_with([this](std::chrono::milliseconds delay) { clock.advance(delay); });
+      faults.enter(0, 1);
+    }
     runtime::ThreadPool pool{1};
+    testing::ManualClock clock;
     Faults faults;
     std::unique_ptr<Trainer> trainer;
   };
@@ -1109,22 +1117,23 @@ TEST_F(MemoryTest, ABrokenStepChangesNothing) {
   EXPECT_EQ(a->trainer->recovery_counts().steps_lost, 1);
 }
 
-// A window of the balancer is five or six steps of 200 ms; after three the slow worker keeps one
-// shard.
+// A window of the balancer is five steps, of 200 ms on the slow worker, which keeps one shard after
+// three windows.
 TEST_F(MemoryTest, ShardsMoveAwayFromASlowWorkerWithTheSameWeights) {
   job_ = make_job({"--max_steps=40"});
   const auto one = make_worker();
   collectives::expect_no_errors(run_epoch({one.get()}, 34));
   const auto a = make_worker(), b = make_worker();
-  b->faults = Faults::parse("step.shard,delay=100").value();
-  b->faults.enter(1, 1);
+  a->set_time_of_shard(std::chrono::milliseconds(10));
+  b->set_time_of_shard(std::chrono::milliseconds(100));
   speeds_.clear();
   collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 30));
   ASSERT_EQ(speeds_.size(), 2);
   EXPECT_EQ(speeds_[0].split, collectives::even_split(2, 4));
   EXPECT_EQ(speeds_[1].split, (std::vector<collectives::Range>{{0, 3}, {3, 4}}));
   EXPECT_TRUE(speeds_[1].speeds[1].slow);
-  EXPECT_GE(speeds_[1].speeds[1].seconds, 0.2) << "two shards of 100 ms";
+  EXPECT_FLOAT_EQ(static_cast<float>(speeds_[1].speeds[1].seconds), 0.2F);
+  EXPECT_FLOAT_EQ(static_cast<float>(speeds_[1].speeds[1].others_seconds), 0.02F);
   collectives::expect_no_errors(run_epoch({a.get(), b.get()}, 34));
   ASSERT_EQ(speeds_.size(), 3) << "the next epoch is too short to notice the slow worker";
   EXPECT_EQ(speeds_[2].split, collectives::even_split(2, 4));
