@@ -71,7 +71,7 @@ class TypedTrainer final : public Trainer {
   }
 
   void begin_epoch(const collectives::Mesh& mesh) override {
-    if (mesh.rank() != 0) state_.give_up_output();
+    if (mesh.rank() != 0) state_.output().give_up();
     const Settings& s = job_.settings;
     if (!s.do_train) return;
     if (s.exact && mesh.world() > shards_) {
@@ -149,28 +149,32 @@ class TypedTrainer final : public Trainer {
   }
 
   void set_output(checkpoint::OutputWriter output) override {
-    state_.set_output(std::move(output));
+    state_.output().set(std::move(output));
   }
   void set_output_later(std::function<checkpoint::OutputWriter()> take) override {
-    state_.set_output_later(std::move(take));
+    state_.output().set_later(std::move(take));
   }
-  bool keeps_output() const override { return state_.keeps_output(); }
-  bool release_empty_output() override { return state_.release_empty_output(); }
+  bool keeps_output() const override { return state_.output().is_kept(); }
+  bool release_empty_output() override { return state_.output().release_empty(); }
   std::string write_model(const std::map<std::string, std::string>& results) override {
-    return state_.write_model(results);
+    return state_.output().write_model(results);
   }
   void save_checkpoint(std::uint64_t membership_epoch) override {
     // The step may be one after which the membership epoch ended before they were checked.
     if (!weights_are_finite()) throw Failure(ExitCode::kDiverged, "a weight is not finite");
-    state_.save_checkpoint(membership_epoch);
+    state_.output().save_checkpoint(membership_epoch);
   }
-  void finish_checkpoint(Duration timeout) override { state_.finish_checkpoint(timeout); }
-  void finish_checkpoint_of_epoch() override { state_.finish_checkpoint_of_epoch(); }
+  void finish_checkpoint(Duration timeout) override { state_.output().finish_checkpoint(timeout); }
+  void finish_checkpoint_of_epoch() override { state_.output().finish_checkpoint_of_epoch(); }
 
   std::int64_t step() const override { return state_.progress().step(); }
-  std::int64_t last_checkpoint_step() const override { return state_.last_checkpoint_step(); }
-  std::int64_t failed_checkpoints() const override { return state_.failed_checkpoints(); }
-  double checkpoint_wait_seconds() const override { return state_.checkpoint_wait_seconds(); }
+  std::int64_t last_checkpoint_step() const override {
+    return state_.output().last_checkpoint_step();
+  }
+  std::int64_t failed_checkpoints() const override { return state_.output().failed_checkpoints(); }
+  double checkpoint_wait_seconds() const override {
+    return state_.output().checkpoint_wait_seconds();
+  }
   const checkpoint::TrainerState& state() const override {
     return state_.progress().trainer_state();
   }
@@ -344,19 +348,20 @@ class TypedTrainer final : public Trainer {
     // A new rank 0 has no weights yet, but may have a checkpoint to make up for.
     if (!state_.position().complete()) return;
     // A failed checkpoint, which only rank 0 knows, is not tried again with infinite weights.
-    if (mesh.rank() != 0 || !state_.save_due(monotonic_now()) || !weights_are_finite()) return;
+    TrainingOutput& output = state_.output();
+    if (mesh.rank() != 0 || !output.save_due(monotonic_now()) || !weights_are_finite()) return;
     reserve_checkpoint_copy();
-    if (mesh.world() > 1 && state_.must_save_now()) {
-      state_.save_checkpoint(mesh.epoch());
+    if (mesh.world() > 1 && output.must_save_now()) {
+      output.save_checkpoint(mesh.epoch());
     } else {
-      state_.start_checkpoint(mesh.epoch());
+      output.start_checkpoint(mesh.epoch());
     }
   }
 
   // Not during a transfer, after which the ranks need more gradient buffers.
   void reserve_checkpoint_copy() {
     if (state_.transfer() != nullptr) return;
-    memory_estimate_.checkpoint_copy = state_.reserve_checkpoint_copy();
+    memory_estimate_.checkpoint_copy = state_.output().reserve_checkpoint_copy();
   }
 
   // Throws a Failure if this worker, which has no state yet, may have been asked to leave for too
@@ -437,7 +442,7 @@ class TypedTrainer final : public Trainer {
       if (weights_used && all_have_state && !weights_are_finite()) {
         throw diverged(report, "a weight is not finite");
       }
-      state_.poll_checkpoint();
+      state_.output().poll_checkpoint();
       if (mesh.rank() == 0) reserve_checkpoint_copy();
       const Rates rates = meter.add(report, monotonic_now());
       if (hooks.on_step) hooks.on_step(report, rates);

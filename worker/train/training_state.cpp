@@ -5,16 +5,11 @@
 #include <algorithm>
 #include <climits>
 #include <cstddef>
-#include <limits>
 #include <optional>
 
-#include "common/contract/model_files.h"
 #include "worker/checkpoint/checksums.h"
-#include "worker/checkpoint/model_directory.h"
-#include "worker/checkpoint/output_ownership.h"
 #include "worker/checkpoint/storage.h"
 #include "worker/collectives/exchange.h"
-#include "worker/runtime/available_memory.h"
 #include "worker/train/collective_limits.h"
 
 namespace tilewright::train {
@@ -22,8 +17,6 @@ namespace {
 
 // MessagePack is shorter than the JSON of a checkpoint.
 constexpr std::size_t kMaxStateBytes = checkpoint::kMaxTrainerStateBytes;
-// Memory that the copy for checkpoints leaves to what allocates later.
-constexpr std::uint64_t kReservedBytes = std::uint64_t{256} << 20;
 
 // resume_from_checkpoint, which is set, must name a checkpoint. Its content is checked later.
 void check_is_checkpoint(const Settings& settings) {
@@ -220,13 +213,13 @@ bool TrainingState<Activation>::restore_from_storage(collectives::Mesh& mesh,
   complete_ = false;
   if (text.empty()) {
     load_initial_weights(is_rank0);
-    last_checkpoint_step_ = -1;
+    output_.set_last_checkpoint_step(-1);
   } else {
     if (!is_rank0) progress_.decode(text);
     broadcast_values(mesh, model_.parameters());
     broadcast_values(mesh, optimizer_.exp_avg());
     broadcast_values(mesh, optimizer_.exp_avg_sq());
-    last_checkpoint_step_ = progress_.step();
+    output_.set_last_checkpoint_step(progress_.step());
   }
   model_.pack_weights();
   return true;
@@ -237,7 +230,7 @@ void TrainingState<Activation>::restore_from_memory(collectives::Mesh& mesh,
                                                     const RestoreFrom& from, Restored& restored) {
   const elastic::StateAgreement& agreement = from.agreement;
   // A checkpoint that could not be read is written again.
-  last_checkpoint_step_ = std::min(agreement.checkpoint_step, agreement.position.step);
+  output_.set_last_checkpoint_step(std::min(agreement.checkpoint_step, agreement.position.step));
   receives_ = std::ranges::find(agreement.receivers, mesh.rank()) != agreement.receivers.end();
   TW_CHECK(receives_ || position() == agreement.position,
            "rank {} has step {}, the agreement is step {}", mesh.rank(), position().step,
@@ -362,7 +355,8 @@ std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh)
   if (progress_.best_model_loaded()) return step;
   std::optional<std::filesystem::path> path;
   if (mesh.rank() == 0) {
-    finish_checkpoint(kCheckpointTimeout);  // that of the last step, perhaps of the best model
+    output_.finish_checkpoint(
+        kCheckpointTimeout);  // that of the last step, perhaps of the best model
     path = best_checkpoint();
     if (!path) {
       log_.warn(
@@ -400,216 +394,6 @@ std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh)
   model_.pack_weights();
   progress_.set_best_model_loaded();
   return step;
-}
-
-template <typename Activation>
-const checkpoint::OutputWriter& TrainingState<Activation>::output() {
-  if (take_output_) set_output(take_output_());
-  TW_CHECK(output_.has_value(), "output() without set_output()");
-  return *output_;
-}
-
-template <typename Activation>
-bool TrainingState<Activation>::keeps_output() const {
-  if (!writer_.step() || !output_) return false;
-  try {
-    output_->check();
-  } catch (const Failure&) {
-    return false;
-  }
-  return true;
-}
-
-template <typename Activation>
-bool TrainingState<Activation>::release_empty_output() noexcept {
-  finish_checkpoint(kCheckpointTimeout);
-  try {
-    return output_ && checkpoint::release_empty_output_dir(*output_);
-  } catch (const std::exception& error) {
-    log_.warn("output directory not released: {}", error.what());
-    return false;
-  }
-}
-
-template <typename Activation>
-bool TrainingState<Activation>::save_due(MonotonicTime now) const {
-  const std::int64_t newest = newest_checkpoint_step();
-  if (!can_save() || progress_.step() <= newest) return false;
-  // The worker that began it was lost, or not the writer any more.
-  const bool missed = progress_.save_step() > std::max(newest, attempted_save_step_) &&
-                      progress_.step() < job_.schedule.total_steps;
-  return progress_.checkpoint_due() || progress_.best_checkpoint_due() || missed ||
-         (retry_.due(now) && !writer_.step());
-}
-
-template <typename Activation>
-std::uint64_t TrainingState<Activation>::reserve_checkpoint_copy() {
-  const std::size_t elements = model_.parameters().size();
-  const std::uint64_t bytes = checkpoint::StateCopy::bytes(elements);
-  if (copy_considered_) return writer_.has_copy() ? bytes : 0;
-  if (!output_) return 0;
-  copy_considered_ = true;
-  if (!progress_.checkpoint_follows()) return 0;
-  // After a step, so that this process and others on this machine hold the memory they need.
-  const std::uint64_t available = runtime::available_memory();
-  if (bytes + kReservedBytes > available) {
-    log_.info(
-        "checkpoints are written between steps: {} MiB more memory would allow to write them in "
-        "the background",
-        ((bytes + kReservedBytes - available) >> 20) + 1);
-    return 0;
-  }
-  try {
-    writer_.reserve(elements);
-  } catch (const Failure& failure) {
-    log_.info("checkpoints are written between steps: {}", failure.what());
-    return 0;
-  }
-  return bytes;
-}
-
-template <typename Activation>
-void TrainingState<Activation>::start_checkpoint(std::uint64_t membership_epoch) {
-  const std::int64_t step = progress_.step();
-  attempted_save_step_ = step;
-  try {
-    CheckpointRequest request = make_request(membership_epoch);
-    if (writer_.has_copy()) {
-      writer_.start(std::move(request));
-    } else {
-      handle(CheckpointWriter::write(std::move(request)));
-    }
-  } catch (const Failure& failure) {
-    if (failure.code() == ExitCode::kSuperseded) throw;
-    handle_failure(step, failure);
-  }
-}
-
-template <typename Activation>
-void TrainingState<Activation>::save_checkpoint(std::uint64_t membership_epoch) {
-  start_checkpoint(membership_epoch);
-  if (const auto outcome = writer_.wait(kCheckpointTimeout)) handle(*outcome);
-  if (const auto step = writer_.step()) {
-    log_.warn("the checkpoint of step {} is still being written after {} min", *step,
-              kCheckpointTimeout.count());
-  }
-}
-
-template <typename Activation>
-void TrainingState<Activation>::poll_checkpoint() {
-  if (const auto outcome = writer_.wait(Duration::zero())) handle(*outcome);
-}
-
-template <typename Activation>
-void TrainingState<Activation>::finish_checkpoint(Duration timeout) noexcept {
-  try {
-    if (const auto outcome = writer_.wait(timeout)) handle(*outcome);
-  } catch (const std::exception& error) {
-    log_.warn("checkpoint not written: {}", error.what());
-  }
-}
-
-template <typename Activation>
-void TrainingState<Activation>::finish_checkpoint_of_epoch() noexcept {
-  const bool is_best = job_.settings.needs_best_model() &&
-                       writer_.step() == progress_.trainer_state().best_global_step;
-  finish_checkpoint(is_best ? Duration(kCheckpointTimeout) : kEpochCheckpointTimeout);
-  if (const auto step = writer_.step()) {
-    log_.warn("the checkpoint of step {} is still being written; it will be written again", *step);
-  }
-}
-
-template <typename Activation>
-CheckpointRequest TrainingState<Activation>::make_request(std::uint64_t membership_epoch) {
-  const MonotonicTime begin = monotonic_now();
-  if (const auto earlier = writer_.step()) {
-    const auto outcome = writer_.wait(kCheckpointTimeout);
-    if (!outcome) {
-      throw Failure(ExitCode::kOutputUnavailable,
-                    fmt::format("that of step {} is still being written", *earlier));
-    }
-    checkpoint_wait_ += monotonic_now() - begin;
-    handle(*outcome);
-  }
-  faults_.hit("checkpoint.begin");
-  const Settings& s = job_.settings;
-  checkpoint::CheckpointContent content;
-  content.state = progress_.checkpoint_state(membership_epoch);
-  if (writer_.has_copy()) {
-    const nn::Optimizer<Activation>& optimizer = optimizer_;
-    const checkpoint::StateCopy& copy = writer_.copy(
-        {model_.parameters(), optimizer.exp_avg(), optimizer.exp_avg_sq()}, model_.pool(), ops_);
-    content.tensors = copy.tensors(model_.layout());
-  } else {
-    content.tensors = tensors();
-  }
-  content.extra_files = job_.tokenizer_files;
-  content.extra_files[model_files::kConfig] = checkpoint::model_config_json(
-      job_.model.json, job_.model.labels, job_.model.encoder, s.task_name);
-  const checkpoint::TrainerState& state = progress_.trainer_state();
-  const std::int64_t best_step = state.best_metric ? state.best_global_step : 0;
-  return {.output = output(),
-          .content = std::move(content),
-          .keep = static_cast<int>(
-              std::min<std::int64_t>(s.save_total_limit, std::numeric_limits<int>::max())),
-          .best_step = best_step,
-          .faults = faults_,
-          .begin = begin};
-}
-
-template <typename Activation>
-void TrainingState<Activation>::handle(const CheckpointOutcome& outcome) {
-  // In another membership epoch another process may own the output by right.
-  const bool is_writer = output_ && output_->writer() == outcome.writer;
-  if (outcome.failure) {
-    if (outcome.failure->code() != ExitCode::kSuperseded) {
-      handle_failure(outcome.step, *outcome.failure);
-    } else if (is_writer) {
-      throw Failure(*outcome.failure);
-    } else {
-      attempted_save_step_ = last_checkpoint_step_;
-      log_.warn("checkpoint of step {} not written: {}", outcome.step, outcome.failure->what());
-    }
-    return;
-  }
-  retry_.succeeded();
-  last_checkpoint_step_ = std::max(last_checkpoint_step_, outcome.step);
-  log_.info("wrote {} in {}, the training stopped for {:.0f} ms", outcome.path.string(),
-            format_duration(outcome.total),
-            std::chrono::duration<double, std::milli>(outcome.stall).count());
-  for (const auto& removed : outcome.removed) log_.debug("deleted {}", removed.string());
-  if (!outcome.prune_failure) return;
-  if (is_writer && outcome.prune_failure->code() == ExitCode::kSuperseded) {
-    throw Failure(*outcome.prune_failure);
-  }
-  log_.warn("old checkpoints not deleted: {}", outcome.prune_failure->what());
-}
-
-template <typename Activation>
-void TrainingState<Activation>::handle_failure(std::int64_t step, const Failure& failure) {
-  retry_.failed(monotonic_now());
-  log_.warn(
-      "checkpoint of step {} not written: {}; the training continues and tries again in {} s or "
-      "at the next save step ({} failed so far)",
-      step, failure.what(), CheckpointRetry::kDelay.count(), retry_.failures());
-}
-
-template <typename Activation>
-std::string TrainingState<Activation>::write_model(
-    const std::map<std::string, std::string>& results) {
-  finish_checkpoint(kCheckpointTimeout);
-  faults_.hit("output.begin");
-  checkpoint::ModelDirectoryContent content;
-  content.weights = checkpoint::tensor_views(model_.layout(), model_.parameters().data());
-  content.config_json = checkpoint::model_config_json(job_.model.json, job_.model.labels,
-                                                      job_.model.encoder, job_.settings.task_name);
-  content.extra_files = results;
-  content.extra_files.insert(job_.tokenizer_files.begin(), job_.tokenizer_files.end());
-  content.before_commit = [this] { faults_.hit("output.before_rename"); };
-  content.pool = &model_.pool();
-  std::string digest = checkpoint::write_model_directory(output(), content).sha256;
-  faults_.hit("output.done");
-  return digest;
 }
 
 template class TrainingState<float>;

@@ -1,13 +1,12 @@
 // The state of a training: the model's weights, AdamW's moments and the progress. It stays in
 // memory over membership epochs. A worker without it gets it from the others, or, if no worker has
-// it, from a checkpoint or the starting weights. It is written to checkpoints and the final model.
+// it, from a checkpoint or the starting weights. TrainingOutput writes it to checkpoints and the
+// final model.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,10 +18,9 @@
 #include "worker/collectives/mesh.h"
 #include "worker/elastic/state_agreement.h"
 #include "worker/nn/optimizer.h"
-#include "worker/train/checkpoint_retry.h"
-#include "worker/train/checkpoint_writer.h"
 #include "worker/train/faults.h"
 #include "worker/train/job.h"
+#include "worker/train/training_output.h"
 #include "worker/train/training_progress.h"
 
 namespace tilewright::train {
@@ -76,12 +74,12 @@ class TrainingState {
       : job_(job),
         model_(model),
         optimizer_(optimizer),
-        ops_(ops),
         faults_(faults),
         log_(log),
-        progress_(job) {}
-  // Waits for a checkpoint that is being written.
-  ~TrainingState() { finish_checkpoint(kCheckpointTimeout); }
+        progress_(job),
+        output_(job,
+                {model.layout(), model.parameters(), optimizer.exp_avg(), optimizer.exp_avg_sq()},
+                progress_, model.pool(), ops, faults, log) {}
   TrainingState(const TrainingState&) = delete;
   TrainingState& operator=(const TrainingState&) = delete;
 
@@ -117,83 +115,17 @@ class TrainingState {
   // Copies a complete state, and continues from a copy, of the same parameters.
   SavedState save() const;
   void load(const SavedState& saved);
-  // Rank 0 only: where checkpoints and the model are written in this membership epoch.
-  void set_output(checkpoint::OutputWriter output) {
-    output_ = std::move(output);
-    take_output_ = nullptr;
-  }
-  // Sets the output later: `take` is called before the next checkpoint or the model is written. A
-  // checkpoint that is being written keeps the current right to write. Throws what
-  // acquire_output_dir() throws.
-  void set_output_later(std::function<checkpoint::OutputWriter()> take) {
-    take_output_ = std::move(take);
-  }
-  // This process is not rank 0 in this membership epoch: rank 0 supersedes a checkpoint that is
-  // being written, which is no failure.
-  void give_up_output() {
-    output_.reset();
-    take_output_ = nullptr;
-  }
-  // Rank 0 only: release_empty_output_dir(), after a checkpoint that is being written. False also
-  // if that fails.
-  bool release_empty_output() noexcept;
-  // Whether a checkpoint is being written and this process still has the right to write it.
-  bool keeps_output() const;
-
   // With load_best_model_at_end: brings the weights of the best evaluation to all workers. Returns
   // its step. If its checkpoint is missing, warns and leaves the weights of the last step,
   // as Hugging Face's Trainer does. Collective.
   std::int64_t load_best_model(collectives::Mesh& mesh);
-  // Rank 0 only: whether a checkpoint is to be written at the current step, as save_strategy asks,
-  // because a failed one is to be tried again, or because an earlier rank 0 has not completed one.
-  bool save_due(MonotonicTime now) const;
-  // Rank 0 only, after a step: if checkpoints will be due, reserves the memory from which they are
-  // written in the background. If there is not enough, they are written between two steps. Returns
-  // the bytes that are reserved.
-  std::uint64_t reserve_checkpoint_copy();
-  // Rank 0 only: writes a checkpoint of the current step in the background and deletes checkpoints
-  // above save_total_limit. Waits for the one before, whose commit precedes; if that takes longer
-  // than kCheckpointTimeout, this one fails. After a failure the training continues with a warning.
-  // Throws Failure(kSuperseded).
-  void start_checkpoint(std::uint64_t membership_epoch);
-  // Like start_checkpoint(), then waits for the checkpoint, at most kCheckpointTimeout; a write
-  // that takes longer is a warning.
-  void save_checkpoint(std::uint64_t membership_epoch);
-  // Takes note of a checkpoint that has been written meanwhile, or has failed. Throws
-  // Failure(kSuperseded).
-  void poll_checkpoint();
-  // Waits for the checkpoint that is being written, at most `timeout`. Failures are warnings.
-  void finish_checkpoint(Duration timeout) noexcept;
-  // The same before the rank 0 of a new membership epoch takes the output over. After
-  // kEpochCheckpointTimeout it writes the checkpoint again, unless it is that of the best model.
-  void finish_checkpoint_of_epoch() noexcept;
-  // Whether the checkpoint of the current step must be written before the next step, because
-  // workers that continue without rank 0 could not write it any more: that of the best model.
-  bool must_save_now() const { return progress_.best_checkpoint_due(); }
-  // Rank 0 only: writes the model in Hugging Face's layout together with the files of `results`
-  // (name -> content). Returns the SHA-256 of model.safetensors.
-  std::string write_model(const std::map<std::string, std::string>& results);
-
+  TrainingOutput& output() { return output_; }
+  const TrainingOutput& output() const { return output_; }
   TrainingProgress& progress() { return progress_; }
   const TrainingProgress& progress() const { return progress_; }
-  // The step of the newest checkpoint that this process has written, resumed from or heard of when
-  // the membership epoch began; -1: none. Never one that is not committed.
-  std::int64_t last_checkpoint_step() const { return last_checkpoint_step_; }
-  std::int64_t failed_checkpoints() const { return retry_.failures(); }
-  // How long checkpoints have waited for the ones before.
-  double checkpoint_wait_seconds() const { return in_seconds(checkpoint_wait_); }
 
  private:
   std::optional<std::filesystem::path> best_checkpoint() const;
-  // The newest step whose checkpoint is written or being written.
-  std::int64_t newest_checkpoint_step() const {
-    return std::max(last_checkpoint_step_, writer_.step().value_or(-1));
-  }
-  // Copies the tensors if it runs in the background.
-  CheckpointRequest make_request(std::uint64_t membership_epoch);
-  void handle(const CheckpointOutcome& outcome);
-  void handle_failure(std::int64_t step, const Failure& failure);
-  const checkpoint::OutputWriter& output();
   void load_initial_weights(bool log_differences);
   void log_weight_differences();
   // Rank 0 only. False: there is no checkpoint to resume from.
@@ -212,19 +144,11 @@ class TrainingState {
   const Job& job_;
   nn::Model<Activation>& model_;
   nn::Optimizer<Activation>& optimizer_;
-  const kernels::ParameterOps& ops_;
   Faults& faults_;
   Logger& log_;
-  std::optional<checkpoint::OutputWriter> output_;
-  std::function<checkpoint::OutputWriter()> take_output_;  // of set_output_later()
-  CheckpointRetry retry_;
-  CheckpointWriter writer_;
-  bool copy_considered_ = false;          // reserve_checkpoint_copy() has decided
-  std::int64_t attempted_save_step_ = 0;  // the last at which this process began a checkpoint
-  Duration checkpoint_wait_{};
   bool differences_logged_ = false;
   TrainingProgress progress_;
-  std::int64_t last_checkpoint_step_ = -1;
+  TrainingOutput output_;
   bool complete_ = false;  // weights, moments and progress belong together
   std::optional<collectives::BackgroundCopy> transfer_;
   bool receives_ = false;  // in the transfer

@@ -92,7 +92,7 @@ class TrainingStateTest : public ::testing::Test {
     }
   }
   void own_output(std::uint64_t epoch) {
-    state_.set_output(checkpoint::acquire_output_dir(output_, {"uid-1", epoch}));
+    state_.output().set(checkpoint::acquire_output_dir(output_, {"uid-1", epoch}));
   }
   void train_to(std::int64_t step) {
     TrainingProgress& progress = state_.progress();
@@ -190,7 +190,7 @@ TEST_F(TrainingStateTest, RefusesToFallBehindTheJobsLastCheckpoint) {
   restore();
   own_output(1);
   train_to(4);
-  state_.save_checkpoint(1);
+  state_.output().save_checkpoint(1);
   expect_failure([&] { restore({.resume = true, .required_step = 8}); },
                  ExitCode::kCheckpointMissing,
                  HasSubstr("found checkpoint-4, expected checkpoint-8"));
@@ -204,7 +204,7 @@ TEST_F(TrainingStateTest, WarnsIfItResumesFromAnotherCheckpointThanTheNamedOne) 
   restore();
   own_output(1);
   train_to(4);
-  state_.save_checkpoint(1);
+  state_.output().save_checkpoint(1);
   const fs::path own = output_ / "checkpoint-4";
   const fs::path other = directory_.path() / "other/checkpoint-2";
   fs::create_directories(other.parent_path());
@@ -241,20 +241,20 @@ TEST_F(TrainingStateTest, GoesOnWithoutACheckpointThatCannotBeWritten) {
   train_to(4);
   const fs::path away = directory_.path() / "away";
   fs::rename(output_, away);  // as if the volume were gone
-  EXPECT_TRUE(state_.save_due(monotonic_now()));
-  state_.save_checkpoint(1);
-  EXPECT_EQ(state_.failed_checkpoints(), 1);
-  EXPECT_EQ(state_.last_checkpoint_step(), -1);
+  EXPECT_TRUE(state_.output().save_due(monotonic_now()));
+  state_.output().save_checkpoint(1);
+  EXPECT_EQ(state_.output().failed_checkpoints(), 1);
+  EXPECT_EQ(state_.output().last_checkpoint_step(), -1);
   EXPECT_EQ(state_.progress().step(), 4);
 
   fs::rename(away, output_);
   train_to(5);
-  EXPECT_FALSE(state_.save_due(monotonic_now()));
-  EXPECT_TRUE(state_.save_due(monotonic_now() + CheckpointRetry::kDelay));
-  state_.save_checkpoint(1);
-  EXPECT_EQ(state_.failed_checkpoints(), 1);
-  EXPECT_EQ(state_.last_checkpoint_step(), 5);
-  EXPECT_FALSE(state_.save_due(monotonic_now() + CheckpointRetry::kDelay));
+  EXPECT_FALSE(state_.output().save_due(monotonic_now()));
+  EXPECT_TRUE(state_.output().save_due(monotonic_now() + CheckpointRetry::kDelay));
+  state_.output().save_checkpoint(1);
+  EXPECT_EQ(state_.output().failed_checkpoints(), 1);
+  EXPECT_EQ(state_.output().last_checkpoint_step(), 5);
+  EXPECT_FALSE(state_.output().save_due(monotonic_now() + CheckpointRetry::kDelay));
   EXPECT_EQ(state_.progress().trainer_state().log_history.size(), 2u)
       << "the losses since the last entry, in both checkpoints";
 }
@@ -264,7 +264,7 @@ TEST_F(TrainingStateTest, DoesNotGoOnIfANewerProcessWrites) {
   own_output(1);
   train_to(4);
   checkpoint::acquire_output_dir(output_, {"uid-1", 2});
-  expect_failure([&] { state_.save_checkpoint(1); }, ExitCode::kSuperseded,
+  expect_failure([&] { state_.output().save_checkpoint(1); }, ExitCode::kSuperseded,
                  HasSubstr("a newer process of this job (epoch 2)"));
 }
 
@@ -278,7 +278,7 @@ class BackgroundCheckpointTest : public TrainingStateTest {
     own_output(1);
     train_to(3);
     set_state(3);
-    EXPECT_GT(state_.reserve_checkpoint_copy(), 0u);
+    EXPECT_GT(state_.output().reserve_checkpoint_copy(), 0u);
     train_to(4);
     set_state(4);
   }
@@ -287,7 +287,7 @@ class BackgroundCheckpointTest : public TrainingStateTest {
     const int writer = open(pipe().c_str(), O_RDWR | O_CLOEXEC);
     fs::remove(pipe());
     close(writer);
-    state_.finish_checkpoint(kCheckpointTimeout);
+    state_.output().finish_checkpoint(kCheckpointTimeout);
   }
   fs::path pipe() const { return directory_.path() / "hold"; }
   // From now on the thread waits.
@@ -318,20 +318,20 @@ class BackgroundCheckpointTest : public TrainingStateTest {
 };
 
 TEST_F(BackgroundCheckpointTest, HoldsTheStateOfItsStepAndCountsOnlyWhenItIsCommitted) {
-  EXPECT_TRUE(state_.save_due(monotonic_now()));
-  state_.start_checkpoint(1);
-  EXPECT_FALSE(state_.save_due(monotonic_now()));
+  EXPECT_TRUE(state_.output().save_due(monotonic_now()));
+  state_.output().start_checkpoint(1);
+  EXPECT_FALSE(state_.output().save_due(monotonic_now()));
   train_to(6);
   set_state(6);
-  state_.poll_checkpoint();
-  EXPECT_EQ(state_.last_checkpoint_step(), -1);
+  state_.output().poll_checkpoint();
+  EXPECT_EQ(state_.output().last_checkpoint_step(), -1);
   EXPECT_THAT(checkpoint::list_checkpoints(output_), ::testing::IsEmpty());
   EXPECT_EQ(log_text_.str().find("wrote"), std::string::npos);
-  EXPECT_FALSE(state_.save_due(monotonic_now() + CheckpointRetry::kDelay));
+  EXPECT_FALSE(state_.output().save_due(monotonic_now() + CheckpointRetry::kDelay));
 
   release();
-  state_.finish_checkpoint(kCheckpointTimeout);
-  EXPECT_EQ(state_.last_checkpoint_step(), 4);
+  state_.output().finish_checkpoint(kCheckpointTimeout);
+  EXPECT_EQ(state_.output().last_checkpoint_step(), 4);
   EXPECT_THAT(log_text_.str(), HasSubstr("wrote " + (output_ / "checkpoint-4").string() + " in "));
   expect_state(6);
   restore({.resume = true, .required_step = 4});
@@ -340,96 +340,96 @@ TEST_F(BackgroundCheckpointTest, HoldsTheStateOfItsStepAndCountsOnlyWhenItIsComm
 }
 
 TEST_F(BackgroundCheckpointTest, TheNextOneWaitsForIt) {
-  state_.start_checkpoint(1);
+  state_.output().start_checkpoint(1);
   std::thread later([&] { release(true); });
   train_to(8);
   set_state(8);
-  state_.start_checkpoint(1);
+  state_.output().start_checkpoint(1);
   later.join();
-  EXPECT_EQ(state_.last_checkpoint_step(), 4);
-  EXPECT_GT(state_.checkpoint_wait_seconds(), 0);
+  EXPECT_EQ(state_.output().last_checkpoint_step(), 4);
+  EXPECT_GT(state_.output().checkpoint_wait_seconds(), 0);
   release();
-  state_.finish_checkpoint(kCheckpointTimeout);
-  EXPECT_EQ(state_.last_checkpoint_step(), 8);
+  state_.output().finish_checkpoint(kCheckpointTimeout);
+  EXPECT_EQ(state_.output().last_checkpoint_step(), 8);
   EXPECT_EQ(checkpoint::list_checkpoints(output_).size(), 2u);
-  EXPECT_EQ(state_.failed_checkpoints(), 0);
+  EXPECT_EQ(state_.output().failed_checkpoints(), 0);
 }
 
 TEST_F(BackgroundCheckpointTest, IsCompleteBeforeTheOutputIsWritten) {
-  state_.start_checkpoint(1);
+  state_.output().start_checkpoint(1);
   std::thread later([&] { release(); });
-  state_.write_model({});
+  state_.output().write_model({});
   later.join();
-  EXPECT_EQ(state_.last_checkpoint_step(), 4);
+  EXPECT_EQ(state_.output().last_checkpoint_step(), 4);
   EXPECT_TRUE(fs::exists(output_ / "checkpoint-4/checksums.json"));
   EXPECT_TRUE(fs::exists(output_ / "model.safetensors"));
 }
 
 TEST_F(BackgroundCheckpointTest, IsTriedAgainIfItCannotBeWritten) {
-  state_.start_checkpoint(1);
+  state_.output().start_checkpoint(1);
   const fs::path away = directory_.path() / "away";
   fs::rename(output_, away);  // as if the volume were gone
   release();
-  state_.finish_checkpoint(kCheckpointTimeout);
-  EXPECT_EQ(state_.failed_checkpoints(), 1);
-  EXPECT_EQ(state_.last_checkpoint_step(), -1);
+  state_.output().finish_checkpoint(kCheckpointTimeout);
+  EXPECT_EQ(state_.output().failed_checkpoints(), 1);
+  EXPECT_EQ(state_.output().last_checkpoint_step(), -1);
   EXPECT_THAT(log_text_.str(), HasSubstr("checkpoint of step 4 not written: "));
   fs::rename(away, output_);
   train_to(5);
-  EXPECT_FALSE(state_.save_due(monotonic_now()));
-  EXPECT_TRUE(state_.save_due(monotonic_now() + CheckpointRetry::kDelay));
+  EXPECT_FALSE(state_.output().save_due(monotonic_now()));
+  EXPECT_TRUE(state_.output().save_due(monotonic_now() + CheckpointRetry::kDelay));
 }
 
 TEST_F(BackgroundCheckpointTest, EndsTheTrainingIfANewerProcessWrites) {
-  state_.start_checkpoint(1);
+  state_.output().start_checkpoint(1);
   checkpoint::acquire_output_dir(output_, {"uid-1", 2});
   release();
   expect_failure(
       [&] {
-        for (;;) state_.poll_checkpoint();
+        for (;;) state_.output().poll_checkpoint();
       },
       ExitCode::kSuperseded, HasSubstr("a newer process of this job (epoch 2)"));
-  EXPECT_EQ(state_.last_checkpoint_step(), -1);
+  EXPECT_EQ(state_.output().last_checkpoint_step(), -1);
   EXPECT_THAT(checkpoint::list_checkpoints(output_), ::testing::IsEmpty());
 }
 
 // A process with a lower index is rank 0 in the next membership epoch.
 TEST_F(BackgroundCheckpointTest, IsGivenUpIfAnotherProcessIsRank0InTheNextEpoch) {
-  state_.start_checkpoint(1);
-  state_.give_up_output();
+  state_.output().start_checkpoint(1);
+  state_.output().give_up();
   checkpoint::acquire_output_dir(output_, {"uid-1", 2});
   release();
   while (log_text_.str().find("checkpoint of step 4 not written: ") == std::string::npos) {
-    state_.poll_checkpoint();
+    state_.output().poll_checkpoint();
   }
-  EXPECT_EQ(state_.last_checkpoint_step(), -1);
+  EXPECT_EQ(state_.output().last_checkpoint_step(), -1);
   EXPECT_THAT(checkpoint::list_checkpoints(output_), ::testing::IsEmpty());
 }
 
 // The process owns the output in the next membership epoch, before the checkpoint is complete.
 TEST_F(BackgroundCheckpointTest, IsWrittenAgainIfItsEpochEndsFirst) {
-  state_.start_checkpoint(1);
+  state_.output().start_checkpoint(1);
   own_output(2);
   release(true);
-  state_.finish_checkpoint(kCheckpointTimeout);
-  EXPECT_EQ(state_.last_checkpoint_step(), -1);
+  state_.output().finish_checkpoint(kCheckpointTimeout);
+  EXPECT_EQ(state_.output().last_checkpoint_step(), -1);
   train_to(5);
-  EXPECT_TRUE(state_.save_due(monotonic_now()));
-  state_.start_checkpoint(2);
+  EXPECT_TRUE(state_.output().save_due(monotonic_now()));
+  state_.output().start_checkpoint(2);
   release();
-  state_.finish_checkpoint(kCheckpointTimeout);
-  EXPECT_EQ(state_.last_checkpoint_step(), 5);
+  state_.output().finish_checkpoint(kCheckpointTimeout);
+  EXPECT_EQ(state_.output().last_checkpoint_step(), 5);
 }
 
 // All workers know at which step the lost rank 0 had to write.
 TEST_F(BackgroundCheckpointTest, IsWrittenByTheNextRank0IfTheFirstIsLost) {
   train_to(6);
   state_.load(state_.save());
-  EXPECT_TRUE(state_.save_due(monotonic_now()));
-  state_.start_checkpoint(1);
+  EXPECT_TRUE(state_.output().save_due(monotonic_now()));
+  state_.output().start_checkpoint(1);
   release();
-  state_.finish_checkpoint(kCheckpointTimeout);
-  EXPECT_EQ(state_.last_checkpoint_step(), 6);
+  state_.output().finish_checkpoint(kCheckpointTimeout);
+  EXPECT_EQ(state_.output().last_checkpoint_step(), 6);
 }
 
 TEST_F(TrainingStateTest, ReservesNoCopyIfNoCheckpointFollows) {
@@ -437,11 +437,11 @@ TEST_F(TrainingStateTest, ReservesNoCopyIfNoCheckpointFollows) {
   for (const std::int64_t step : {4, 5}) {  // the last checkpoint is due at step 4
     TrainingState<float> state(job_, model_, optimizer_, parameter_ops_, faults_, *log_);
     state.restore(*collectives::Mesh::single_rank(), {});
-    state.set_output(
+    state.output().set(
         checkpoint::acquire_output_dir(output_, {"uid-1", static_cast<std::uint64_t>(step)}));
     while (state.progress().step() < step)
       state.progress().add({.step = state.progress().step() + 1, .total_steps = 8});
-    EXPECT_EQ(state.reserve_checkpoint_copy() > 0, step == 4) << step;
+    EXPECT_EQ(state.output().reserve_checkpoint_copy() > 0, step == 4) << step;
   }
 }
 
@@ -450,12 +450,12 @@ TEST_F(TrainingStateTest, WritesCheckpointsBetweenStepsIfNoMemoryIsLeftForACopy)
   own_output(1);
   {
     const testing::LimitedMemory limited;
-    EXPECT_EQ(state_.reserve_checkpoint_copy(), 0u);
+    EXPECT_EQ(state_.output().reserve_checkpoint_copy(), 0u);
   }
   EXPECT_THAT(log_text_.str(), HasSubstr("checkpoints are written between steps: "));
   train_to(4);
-  state_.start_checkpoint(1);
-  EXPECT_EQ(state_.last_checkpoint_step(), 4);
+  state_.output().start_checkpoint(1);
+  EXPECT_EQ(state_.output().last_checkpoint_step(), 4);
   EXPECT_TRUE(fs::exists(output_ / "checkpoint-4"));
 }
 
@@ -481,7 +481,7 @@ class BestModelTest : public TrainingStateTest {
                                       .seconds = 2,
                                       .examples = 10,
                                       .steps = 5});
-    if (state_.save_due(monotonic_now())) state_.save_checkpoint(1);
+    if (state_.output().save_due(monotonic_now())) state_.output().save_checkpoint(1);
   }
   std::vector<std::string> checkpoints() const {
     std::vector<std::string> names;
