@@ -1,5 +1,5 @@
-// What rank 0 writes to the output directory: checkpoints while the training continues, and the model
-// at its end.
+// What rank 0 writes to the output directory: checkpoints while the training continues, and the
+// model at its end.
 #pragma once
 
 #include <algorithm>
