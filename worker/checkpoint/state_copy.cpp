@@ -27,6 +27,11 @@ TrainingTensors training_tensors(const nn::ParameterLayout& layout, float* weigh
           tensor_views(layout, exp_avg_sq)};
 }
 
+TrainingTensors tensors_to_write(const nn::ParameterLayout& layout, const StateVectors& state) {
+  const auto base = [](std::span<const float> vector) { return const_cast<float*>(vector.data()); };
+  return training_tensors(layout, base(state.weights), base(state.exp_avg), base(state.exp_avg_sq));
+}
+
 StateCopy::StateCopy(std::size_t elements)
     : vectors_{runtime::Buffer<float>(elements), runtime::Buffer<float>(elements),
                runtime::Buffer<float>(elements)} {}

@@ -15,17 +15,19 @@
 
 namespace tilewright::checkpoint {
 
+// Three flat vectors of equal length.
+struct StateVectors {
+  std::span<const float> weights, exp_avg, exp_avg_sq;
+};
+
 // The tensors of a flat vector that begins at `base`.
 std::vector<TensorView> tensor_views(const nn::ParameterLayout& layout, float* base);
 
 // Those of three flat vectors.
 TrainingTensors training_tensors(const nn::ParameterLayout& layout, float* weights, float* exp_avg,
                                  float* exp_avg_sq);
-
-// Three flat vectors of equal length.
-struct StateVectors {
-  std::span<const float> weights, exp_avg, exp_avg_sq;
-};
+// Those of a state that is only written to a checkpoint.
+TrainingTensors tensors_to_write(const nn::ParameterLayout& layout, const StateVectors& state);
 
 // The memory is kept for the next copy. Its pages come from the system when they are first written.
 class StateCopy {

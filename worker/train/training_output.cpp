@@ -6,7 +6,6 @@
 #include "common/contract/model_files.h"
 #include "worker/checkpoint/model_directory.h"
 #include "worker/checkpoint/output_ownership.h"
-#include "worker/checkpoint/state_copy.h"
 #include "worker/runtime/available_memory.h"
 
 namespace tilewright::train {
@@ -54,7 +53,7 @@ bool TrainingOutput::save_due(MonotonicTime now) const {
 }
 
 std::uint64_t TrainingOutput::reserve_checkpoint_copy() {
-  const std::size_t elements = vectors_.weights.size();
+  const std::size_t elements = state_.weights.size();
   const std::uint64_t bytes = checkpoint::StateCopy::bytes(elements);
   if (copy_considered_) return writer_.has_copy() ? bytes : 0;
   if (!output_) return 0;
@@ -140,13 +139,9 @@ CheckpointRequest TrainingOutput::make_request(std::uint64_t membership_epoch) {
   checkpoint::CheckpointContent content;
   content.state = progress_.checkpoint_state(membership_epoch);
   if (writer_.has_copy()) {
-    const checkpoint::StateCopy& copy =
-        writer_.copy({vectors_.weights, vectors_.exp_avg, vectors_.exp_avg_sq}, pool_, ops_);
-    content.tensors = copy.tensors(vectors_.layout);
+    content.tensors = writer_.copy(state_, pool_, ops_).tensors(layout_);
   } else {
-    content.tensors =
-        checkpoint::training_tensors(vectors_.layout, vectors_.weights.data(),
-                                     vectors_.exp_avg.data(), vectors_.exp_avg_sq.data());
+    content.tensors = checkpoint::tensors_to_write(layout_, state_);
   }
   content.extra_files = job_.tokenizer_files;
   content.extra_files[model_files::kConfig] = checkpoint::model_config_json(
@@ -201,7 +196,7 @@ std::string TrainingOutput::write_model(const std::map<std::string, std::string>
   finish_checkpoint(kCheckpointTimeout);
   faults_.hit("output.begin");
   checkpoint::ModelDirectoryContent content;
-  content.weights = checkpoint::tensor_views(vectors_.layout, vectors_.weights.data());
+  content.weights = checkpoint::tensors_to_write(layout_, state_).weights;
   content.config_json = checkpoint::model_config_json(job_.model.json, job_.model.labels,
                                                       job_.model.encoder, job_.settings.task_name);
   content.extra_files = results;

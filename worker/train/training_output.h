@@ -7,12 +7,12 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/checkpoint/output_writer.h"
+#include "worker/checkpoint/state_copy.h"
 #include "worker/kernels/ops.h"
 #include "worker/nn/parameters.h"
 #include "worker/runtime/thread_pool.h"
@@ -24,20 +24,17 @@
 
 namespace tilewright::train {
 
-// What a training changes, but for its progress: three flat vectors of the layout.
-struct TrainedVectors {
-  const nn::ParameterLayout& layout;
-  std::span<float> weights, exp_avg, exp_avg_sq;
-};
-
 class TrainingOutput {
  public:
-  // The references, and what the vectors refer to, outlive the object. `pool` and `ops` copy.
-  TrainingOutput(const Job& job, const TrainedVectors& vectors, TrainingProgress& progress,
+  // The references and the memory of `state`, vectors of the layout, outlive the object. `pool` and
+  // `ops` copy.
+  TrainingOutput(const Job& job, const nn::ParameterLayout& layout,
+                 const checkpoint::StateVectors& state, TrainingProgress& progress,
                  runtime::ThreadPool& pool, const kernels::ParameterOps& ops, Faults& faults,
                  Logger& log)
       : job_(job),
-        vectors_(vectors),
+        layout_(layout),
+        state_(state),
         progress_(progress),
         pool_(pool),
         ops_(ops),
@@ -120,7 +117,8 @@ class TrainingOutput {
   const checkpoint::OutputWriter& output();
 
   const Job& job_;
-  const TrainedVectors vectors_;
+  const nn::ParameterLayout& layout_;
+  const checkpoint::StateVectors state_;
   TrainingProgress& progress_;
   runtime::ThreadPool& pool_;
   const kernels::ParameterOps& ops_;

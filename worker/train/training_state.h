@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -77,8 +78,9 @@ class TrainingState {
         faults_(faults),
         log_(log),
         progress_(job),
-        output_(job,
-                {model.layout(), model.parameters(), optimizer.exp_avg(), optimizer.exp_avg_sq()},
+        output_(job, model.layout(),
+                {model.parameters(), std::as_const(optimizer).exp_avg(),
+                 std::as_const(optimizer).exp_avg_sq()},
                 progress_, model.pool(), ops, faults, log) {}
   TrainingState(const TrainingState&) = delete;
   TrainingState& operator=(const TrainingState&) = delete;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -127,6 +128,17 @@ TEST_F(TrainingStateTest, KeepsTheStartingWeightsOfAFileThatIsReplaced) {
   write_weights(2);
   restore();
   EXPECT_EQ(parameters(), first);
+}
+
+// The other workers do not wait while the system gives them again.
+TEST_F(TrainingStateTest, KeepsTheTouchedPagesOfTheMomentsWithStartingWeights) {
+  for (const std::span<std::byte> moments : optimizer_.memory()) runtime::touch_pages(moments);
+  restore();
+  for (const std::span<std::byte> moments : optimizer_.memory()) {
+    std::vector<unsigned char> pages(moments.size() / static_cast<std::size_t>(getpagesize()) + 1);
+    ASSERT_EQ(mincore(moments.data(), moments.size(), pages.data()), 0);
+    EXPECT_EQ(pages.front() & 1, 1);
+  }
 }
 
 TEST_F(TrainingStateTest, RefusesStartingWeightsThatAreOverwrittenInPlace) {
