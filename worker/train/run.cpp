@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 #include <functional>
+#include <thread>
 
 #include "common/base/random.h"
 #include "common/contract/log_lines.h"
@@ -29,6 +30,8 @@
 namespace tilewright::train {
 namespace {
 
+// Of a checkpoint of a process that ends: 7 s in all.
+constexpr std::chrono::seconds kLastStopRetry{4};
 constexpr const char* kResume = "resume";  // rank 0's answer: the output directory is this job's
 
 // Whether a failure ends only the membership epoch: a peer was lost, or a newer process writes to
@@ -142,9 +145,10 @@ class TrainingRun {
         if (session_.has_single_epoch()) throw Failure(ExitCode::kPeerLost, session_.reason());
       } catch (const Failure& failure) {
         end_epoch(true);
+        // Before another worker, which ends for the same reason, has this one stopped.
+        if (failure.code() == ExitCode::kDiverged) end_diverged(failure);
         throw_if_stopped();
         if (!ends_epoch(failure.code()) || session_.has_single_epoch()) {
-          if (failure.code() == ExitCode::kDiverged) end_diverged(failure);
           save_outside_of_epochs();
           throw;
         }
@@ -215,7 +219,8 @@ class TrainingRun {
   void throw_if_stopped() {
     const std::optional<ExitCode> code = session_.stopped();
     if (!code) return;
-    trainer_->finish_checkpoint_of_epoch();  // before other workers take the output over
+    // Before other workers take the output over.
+    if (!state_is_kept_) trainer_->finish_checkpoint_of_epoch();
     session_.leave("stopped by a signal");
     save_outside_of_epochs();
     end_stopped(*code);
@@ -253,23 +258,30 @@ class TrainingRun {
 
   // Before this process ends outside of a membership epoch: perhaps no other worker has the state.
   // Other workers may do the same; the first one writes. If no other epoch can follow, rank 0
-  // writes.
+  // writes. Tries again while the storage is unavailable, but not for long: the process must end.
   void save_outside_of_epochs() {
-    if (state_is_kept_ || !has_unsaved_step()) return;
-    if (session_.has_single_epoch()) {
-      if (is_rank0_) save_checkpoint_or_warn(epoch_);
-      return;
-    }
+    const bool has_single_epoch = session_.has_single_epoch();
+    if (state_is_kept_ || (has_single_epoch && !is_rank0_) || !has_unsaved_step()) return;
     // A later epoch, if there is one, has its own rank 0 with this state.
-    const std::uint64_t next_epoch = epoch_ + 1;
-    try {
-      trainer_->set_output(checkpoint::acquire_output_dir(
-          job_.settings.output_dir, {job_.uid, next_epoch, job_.settings.overwrite_output_dir}));
-    } catch (const Failure& failure) {
-      log_.warn("checkpoint of step {} not written: {}", trainer_->step(), failure.what());
-      return;
+    const std::uint64_t epoch = has_single_epoch ? epoch_ : epoch_ + 1;
+    const checkpoint::OutputRequest request{job_.uid, epoch, job_.settings.overwrite_output_dir};
+    const auto may_succeed_later = [&] {
+      const std::int64_t failed = trainer_->failed_checkpoints();
+      try {
+        if (!has_single_epoch) {
+          trainer_->set_output(checkpoint::acquire_output_dir(job_.settings.output_dir, request));
+        }
+        trainer_->save_checkpoint(epoch);
+      } catch (const Failure& failure) {
+        log_.warn("checkpoint of step {} not written: {}", trainer_->step(), failure.what());
+        return failure.code() == ExitCode::kOutputUnavailable;
+      }
+      return trainer_->failed_checkpoints() > failed;
+    };
+    for (Duration delay = kFirstOutputRetry; may_succeed_later() && delay <= kLastStopRetry;
+         delay *= 2) {
+      std::this_thread::sleep_for(delay);
     }
-    save_checkpoint_or_warn(next_epoch);
   }
 
   // Makes the trainer that computes with `isa`, unless it exists.
@@ -302,6 +314,10 @@ class TrainingRun {
                         .checkpoint_step = trainer_->last_checkpoint_step(),
                         .epoch = state_epoch_},
                        connection.resume_step);
+    // It may be the newest one.
+    if (agreement.source == elastic::StateSource::kStorage) {
+      trainer_->finish_checkpoint(kCheckpointTimeout);
+    }
     if (options_.output_dir_of_one || session_.has_uid_of_agent()) adopt_output(mesh, agreement);
     trainer_->begin_epoch(mesh);
     if (trainer_->trains_without_receivers(mesh, agreement)) connector.add_background(mesh);
@@ -393,7 +409,8 @@ class TrainingRun {
     } else if (decision.is_kept) {
       trainer_->finish_checkpoint_of_epoch();
     }
-    state_is_kept_ = decision.is_kept;
+    // Else throw_if_stopped() tries again.
+    state_is_kept_ = decision.is_kept && !(decision.writes && has_unsaved_step());
   }
 
   // By the lowest of the ranks that had the state.
@@ -452,16 +469,19 @@ class TrainingRun {
   }
 
   // Restores the state before it writes the ownership marker, so that a refused start leaves no
-  // files. `keeps_output`: rank 0 still has the right to write the output directory.
+  // files. `keeps_output`: rank 0 still has the right to write the output directory. A training
+  // that continues from memory needs no storage before the next checkpoint, so an error of it does
+  // not end this epoch.
   Restored restore_and_acquire_output_dir(collectives::Mesh& mesh, RestoreFrom from,
                                           bool keeps_output) {
     checkpoint::OutputRequest request{
         job_.uid,
         session_.has_single_epoch() ? std::nullopt : std::optional<std::uint64_t>(mesh.epoch()),
         job_.settings.overwrite_output_dir};
+    const bool has_state = from.agreement.source == elastic::StateSource::kMemory;
     const std::string found = run_on_rank0(mesh, [&] {
       auto ownership = checkpoint::OutputOwnership::kNew;
-      retry_output([&] {
+      use_output(has_state, [&] {
         request.keep_checkpoints = checkpoint::is_checkpoint_of(
             job_.settings.resume_from_checkpoint, job_.settings.output_dir);
         try {
@@ -482,14 +502,28 @@ class TrainingRun {
       return checkpoint::acquire_output_dir(directory, request);
     };
     run_on_rank0(mesh, [&] {
-      if (keeps_output) {
-        trainer_->set_output_later(acquire);
-      } else {
-        retry_output([&] { trainer_->set_output(acquire()); });
-      }
+      const bool acquired =
+          !keeps_output && use_output(has_state, [&] { trainer_->set_output(acquire()); });
+      if (!acquired) trainer_->set_output_later(acquire);
       return std::string();
     });
     return restored;
+  }
+
+  // Without a state as retry_output(). With one tries once: false if the storage is unavailable.
+  bool use_output(bool has_state, const std::function<void()>& use) {
+    if (!has_state) {
+      retry_output(use);
+      return true;
+    }
+    try {
+      use();
+    } catch (const Failure& failure) {
+      if (failure.code() != ExitCode::kOutputUnavailable) throw;
+      log_.warn("{}; the training continues", failure.what());
+      return false;
+    }
+    return true;
   }
 
   void retry_output(const std::function<void()>& write) {
