@@ -120,8 +120,7 @@ inline constexpr Variable kVariables[] = {
      "separated by commas, of which the first that exists is used."},
     {"NCCL_SOCKET_IFNAME", "tilewright-worker", "", "",
      "As GLOO_SOCKET_IFNAME, which counts if both are set, with prefixes of names; `=` before the "
-     "list: whole names; `^`: all "
-     "interfaces but these."},
+     "list: whole names; `^`: all interfaces but these."},
     // Variables of the controller's pod.
     {"POD_NAME", "tilewright controller", "Helm chart", "the host name",
      "Name of the controller's pod; part of its leader election identity."},

@@ -15,8 +15,8 @@
 #include "common/contract/labels.h"
 #include "common/contract/pod_paths.h"
 #include "common/contract/ports.h"
-#include "common/contract/rdzv_conf.h"
 #include "common/json/members.h"
+#include "controller/api/trainjob.h"
 #include "controller/cluster/gang_scheduler.h"
 #include "controller/cluster/pytorch_view.h"
 
@@ -160,15 +160,6 @@ Variables kubeflow_variables(const api::PyTorchJob& job, const Replica& replica,
   return list;
 }
 
-bool uses_tls(const api::PyTorchJob& job) {
-  RdzvConf conf;
-  if (!job.spec.elastic_policy) return false;
-  for (const api::PyTorchRdzvSetting& setting : job.spec.elastic_policy->rdzv_conf) {
-    (void)set_rdzv_conf(conf, setting.key, setting.value);  // most are torchrun's own
-  }
-  return conf.tls;
-}
-
 // With these the image of Tilewright's worker joins the rendezvous. Other images ignore them.
 Variables tilewright_variables(const api::PyTorchJob& job, int worker_index,
                                const PodOptions& options) {
@@ -179,7 +170,8 @@ Variables tilewright_variables(const api::PyTorchJob& job, int worker_index,
                     {env::kWorkerIndex, std::to_string(worker_index)},
                     {env::kMetricsAddress, worker_metrics_address()},
                     {env::kTransportPort, std::to_string(kTransportPort)}};
-  if (uses_tls(job)) list.emplace_back(env::kTls, "true");
+  const JobView view = view_of(job);
+  if (api::rdzv_conf(view.job).tls) list.emplace_back(env::kTls, "true");
   // Never changes, so a recreated pod expands $(date ...) in its command as the first one did.
   if (job.metadata.creation_timestamp) {
     const auto since_1970 = job.metadata.creation_timestamp->time_since_epoch();
@@ -187,7 +179,6 @@ Variables tilewright_variables(const api::PyTorchJob& job, int worker_index,
         env::kLaunchTime,
         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(since_1970).count()));
   }
-  const JobView view = view_of(job);
   list.emplace_back(env::kNominalWorkers, std::to_string(api::nominal_workers(view.job)));
   if (!view.trains_natively) return list;
   list.emplace_back(env::kVirtualShards, std::to_string(api::virtual_shards(view.job)));
