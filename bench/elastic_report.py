@@ -88,6 +88,14 @@ JOIN_PHASES = {
 }
 
 
+# Where it is killed: the others are in the same step and cannot complete it, so they keep the same state.
+VICTIM_POINT = "all_gather.before_send"
+
+
+def victim_file(file):
+    return file.with_name(f"{file.name}-victim")
+
+
 def random_kills(args, folder, rng, count):
     """SIGKILL of random workers at random times, in as many trainings as `count` kills take. Returns the
     digest and the summary of each training, and the kills that were measured; a training without
@@ -175,20 +183,23 @@ def training_with_phases(args, folder, points):
     files = [folder.with_name(f"{folder.name}-armed-{number}") for number in range(len(points))]
     faults = ";".join(f"{point}{'' if worker is None else f',worker={worker}'},once={file}"
                       for (point, worker), file in zip(points, files, strict=True))
+    faults += "".join(f";{VICTIM_POINT},worker={victim},once={victim_file(file)}"
+                      for file, victim in zip(files, map(JOIN_PHASES.get, points), strict=True)
+                      if victim is not None)
     with Up(args, folder, save_steps=7, fault=faults) as up:
         tried, missed = kill_in_phases(up, points, files)
         return up.finish(), up.summary(), tried, missed
 
 
-def kill_at_point(up, file, victim):
-    """Arms a point with `file` and kills `victim`, if there is one. Waits until a worker is killed at the
-    point and the others continue. They notice the loss later: until then the log names all workers.
-    Returns whether a worker got to the point."""
+def kill_at_point(up, file, has_victim):
+    """Arms a point with `file`, and the death of its victim, if it has one. Waits until a worker is
+    killed at the point and the others continue. They notice the loss later: until then the log names
+    all workers. Returns whether a worker got to the point."""
     continued = lambda: len(up.summary()["continued"])
     before = continued()
     file.touch()
-    if victim is not None:
-        kill(victim)
+    if has_victim:
+        victim_file(file).touch()
 
     def hit():
         nonlocal before
@@ -213,7 +224,7 @@ def kill_in_phases(up, points, files):
             break
         before = up.last_step()
         up.wait_until(lambda: up.last_step() > before and up.all_have_state(), LIMIT)
-        hit = kill_at_point(up, file, up.workers().get(JOIN_PHASES.get((point, worker))))
+        hit = kill_at_point(up, file, (point, worker) in JOIN_PHASES)
         if not hit and not up.running():
             break
         tried += 1

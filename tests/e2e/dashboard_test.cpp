@@ -184,7 +184,7 @@ TEST_F(Dashboard, FindsDataForEveryPanelOfARealRun) {
   manifest["spec"]["worker"]["replicas"] = 2;
   manifest["spec"]["elasticPolicy"] = {{"maxRestarts", 3}};
   // Long enough for scrapes of both membership epochs.
-  manifest["spec"]["worker"]["env"] = json::array({testing::delayed_epochs({300, 300, 300})});
+  manifest["spec"]["worker"]["env"] = json::array({testing::delayed_epochs({700, 300, 300})});
   manifest["spec"]["trainer"].update({{"per_device_train_batch_size", 4},
                                       {"max_steps", 40},
                                       {"save_steps", 8},

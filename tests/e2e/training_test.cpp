@@ -40,7 +40,8 @@ json two_workers() {
 class TrainingOnACluster : public testing::TrainingJobTest {
  protected:
   TrainingOnACluster() : TrainingJobTest(testing::Model::kMiniLm) {}
-  void start() { start_with_delays({400}); }
+  // With delays in epoch 2 too, which has both workers if the first began alone.
+  void start() { start_with_delays({400, 200}); }
   // Delays above all the steps of epoch 2, in which worker 0 trains alone: the replacement of
   // worker 1 must join before the last step.
   void start_for_a_replacement() { start_with_delays({400, 2000}); }

@@ -144,7 +144,7 @@ TEST_F(Recovery, HasTheSameHashWhenWorkersAreKilledWhileTheyJoin) {
 // One of two senders dies while the third worker receives: it begins again with who is left.
 TEST_F(Recovery, BeginsTheTransferAgainWhenASenderIsLost) {
   expect_same_hash({.replicas = 3, .min_replicas = 3},
-                   "step.begin@3,worker=0;state.transfer,worker=1,epoch=2",
+                   "all_gather.before_send@3,worker=0;state.transfer,worker=1,epoch=2",
                    reference({"--max_steps=8", "--nominal_workers=3"}), 12);
 }
 
@@ -152,7 +152,7 @@ TEST_F(Recovery, BeginsTheTransferAgainWhenASenderIsLost) {
 // the same while one of the two dies.
 TEST_F(Recovery, TrainsWhileAReplacementGetsTheState) {
   constexpr const char* kSlow =
-      "step.begin@3,worker=0;state.transfer,worker=1,epoch=2,delay=500;"
+      "all_gather.before_send@3,worker=0;state.transfer,worker=1,epoch=2,delay=500;"
       "state.transfer,worker=2,epoch=2,delay=500";
   const std::string expected = reference({"--max_steps=8", "--nominal_workers=3"});
   const Job three{.replicas = 3, .min_replicas = 3};
@@ -175,7 +175,7 @@ TEST_F(Recovery, DoesNotWaitForTheReplacement) {
     held.release();
   };
   expect_same_hash({.min_replicas = 2},
-                   held.fault("step.begin@0") + ";step.after_backward@5,worker=0",
+                   held.fault("step.begin@0") + ";all_gather.before_send@5,worker=0",
                    reference({"--max_steps=8"}), 8, need_one);
   EXPECT_THAT(output_, ContainsRegex("recovered +worker 0 lost in step 6, which runs again; 1 "
                                      "worker continues after step 5 in [0-9.]+ s"));

@@ -141,7 +141,7 @@ TEST(Session, JoinsWithTheInstructionSetsThatWereSetLast) {
 
 // An earlier launch of the job had another coordinator.
 TEST(Session, JoinsAnEpochAfterOneThatTheCoordinatorDoesNotKnow) {
-  Job job(1, 2, 2);
+  Job job(2, 2, 2);
   const auto first = job.worker(0);
   const auto second = job.worker(1);
   auto joining = join_later(*second);
@@ -231,7 +231,7 @@ TEST(Session, NamesAMissingKeyFile) {
 }
 
 TEST(Session, JoinsLosesAPeerRejoinsAndFinishes) {
-  Job job(1, 2, 2);
+  Job job(2, 2, 2);
   auto first = job.worker(0);
   auto second = job.worker(1);
   auto joining = join_later(*first);
@@ -269,7 +269,7 @@ TEST(Session, WaitsAsASpareForLongerThanItsTimeout) {
 }
 
 TEST(Session, FinishFailsAfterTheEpochEnded) {
-  Job job(1, 2, 2);
+  Job job(2, 2, 2);
   auto first = job.worker(0);
   auto second = job.worker(1);
   auto joining = join_later(*first);
