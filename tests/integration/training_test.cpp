@@ -644,6 +644,26 @@ class FaultyStorage : public testing::WithFaultyFileSystem<Training> {
     return arguments;
   }
 
+  // Those of an agent with two processes.
+  std::vector<std::string> agent_with_storage() const {
+    std::vector<std::string> arguments = {"agent", "--nproc_per_node=2", "--"};
+    for (const std::string& flag : flags_with_storage()) arguments.push_back(flag);
+    arguments.emplace_back("--threads=1");
+    return arguments;
+  }
+  static void kill_worker_1(const RunningProgram& agent) {
+    const pid_t worker = child_with(agent.pid(), "LOCAL_RANK=1");
+    ASSERT_GT(worker, 0);
+    kill(worker, SIGKILL);
+  }
+  void expect_one_restart(RunningProgram& agent, const std::string& hash) {
+    EXPECT_EQ(agent.wait(), 0) << agent.output();
+    output_ = agent.output();
+    EXPECT_EQ(digest(), hash);
+    EXPECT_THAT(output_, ::testing::HasSubstr("restart 1 of 3"));
+    EXPECT_THAT(output_, ::testing::Not(::testing::HasSubstr("restart 2 of 3")));
+  }
+
   // The child process that was started with a variable; 0: there is none.
   static pid_t child_with(pid_t parent, const std::string& variable) {
     for (const auto& thread : fs::directory_iterator(fmt::format("/proc/{}/task", parent))) {
@@ -721,22 +741,13 @@ TEST_F(FaultyStorage, IsUnavailableAtARestartAndTheTrainingResumesFromTheNewestC
 // Rank 0 writes the model again in the next membership epoch.
 TEST_F(FaultyStorage, IsWrittenToAgainAfterTheLossOfAWorker) {
   const std::string reference = train_in_one_process("undisturbed", 2);
-  std::vector<std::string> arguments = {"agent", "--nproc_per_node=2", "--"};
-  for (const std::string& flag : flags_with_storage()) arguments.push_back(flag);
-  arguments.push_back("--threads=1");
   storage_->fail("write", "EIO", "/.model");
-  RunningProgram running(testing::program("tilewright-worker"), arguments, folder());
+  RunningProgram running(testing::program("tilewright-worker"), agent_with_storage(), folder());
   ASSERT_TRUE(running.wait_for_output("Input/output error; trying again in 1 s"));
-  const pid_t worker = child_with(running.pid(), "LOCAL_RANK=1");
-  ASSERT_GT(worker, 0);
-  kill(worker, SIGKILL);
+  ASSERT_NO_FATAL_FAILURE(kill_worker_1(running));
   ASSERT_TRUE(running.wait_for_output("membership epoch 2: "));
   storage_->clear();
-  EXPECT_EQ(running.wait(), 0) << running.output();
-  output_ = running.output();
-  EXPECT_EQ(digest(), reference);
-  EXPECT_THAT(output_, ::testing::HasSubstr("restart 1 of 3"));
-  EXPECT_THAT(output_, ::testing::Not(::testing::HasSubstr("restart 2 of 3")));
+  expect_one_restart(running, reference);
   // Rank 0 of the new epoch may have trained nothing, but its checkpoint has the time of the steps.
   EXPECT_THAT(output_, ::testing::Not(::testing::HasSubstr("12 steps in 0.0 s")));
 }
@@ -744,26 +755,19 @@ TEST_F(FaultyStorage, IsWrittenToAgainAfterTheLossOfAWorker) {
 // The state in memory needs no storage before the next checkpoint.
 TEST_F(FaultyStorage, IsUnavailableWhileAWorkerIsReplaced) {
   const std::string reference = train_in_one_process("undisturbed", 2);
-  std::vector<std::string> arguments = {"agent", "--nproc_per_node=2", "--"};
-  for (const std::string& flag : flags_with_storage()) arguments.push_back(flag);
-  arguments.insert(arguments.end(), {"--threads=1", "--save_steps=100"});
+  std::vector<std::string> arguments = agent_with_storage();
+  arguments.emplace_back("--save_steps=100");
   testing::HeldPoint held(folder() / "held");
   const ScopedFault fault(held.fault("step.begin@4"));
   RunningProgram running(testing::program("tilewright-worker"), arguments, folder());
   held.wait_until_held();
-  const pid_t worker = child_with(running.pid(), "LOCAL_RANK=1");
-  ASSERT_GT(worker, 0);
   storage_->fail("write", "EIO", "/.tilewright");
-  kill(worker, SIGKILL);
+  ASSERT_NO_FATAL_FAILURE(kill_worker_1(running));
   held.release();
   ASSERT_TRUE(running.wait_for_output("Input/output error; the training continues"))
       << running.output();
   storage_->clear();
-  EXPECT_EQ(running.wait(), 0) << running.output();
-  output_ = running.output();
-  EXPECT_EQ(digest(), reference);
-  EXPECT_THAT(output_, ::testing::HasSubstr("restart 1 of 3"));
-  EXPECT_THAT(output_, ::testing::Not(::testing::HasSubstr("restart 2 of 3")));
+  expect_one_restart(running, reference);
   EXPECT_THAT(output_, ::testing::Not(::testing::HasSubstr("resuming from")));
 }
 
