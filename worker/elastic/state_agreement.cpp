@@ -23,8 +23,7 @@ StateAgreement agree_on_state(std::span<const StateReport> reports, std::int64_t
   agreement.checkpoint_step = required_step;
   for (int rank = 0; rank < world; ++rank) {
     agreement.checkpoint_step = std::max(agreement.checkpoint_step, of(rank).checkpoint_step);
-    const bool sends = best->position.complete() && of(rank).position == best->position &&
-                       of(rank).epoch == best->epoch;
+    const bool sends = best->position.complete() && of(rank).position == best->position;
     (sends ? agreement.senders : agreement.receivers).push_back(rank);
   }
   if (agreement.senders.empty()) return agreement;

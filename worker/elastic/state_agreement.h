@@ -10,10 +10,13 @@
 
 namespace tilewright::elastic {
 
-// How far a training has come. Ordered: a later one is more advanced.
+// How far a training has come. Ordered: a later one is more advanced. States at equal positions
+// have the same bits, because the workers of an epoch have. Without --exact those of different
+// epochs may have trained the same step with other sums, for example while the network was divided.
 struct TrainingPosition {
-  std::int64_t step = -1;  // completed optimizer steps; -1: there is no complete state
-  int stage = 0;           // what has been done after that step; see train::TrainingProgress
+  std::int64_t step = -1;   // completed optimizer steps; -1: there is no complete state
+  int stage = 0;            // what has been done after that step; see train::TrainingProgress
+  std::uint64_t epoch = 0;  // the membership epoch that trained or evaluated last, or read storage
   auto operator<=>(const TrainingPosition&) const = default;  // NOLINT: clang-tidy 14
   bool complete() const { return step >= 0; }
 };
@@ -24,7 +27,6 @@ struct StateReport {
   TrainingPosition position;          // of the complete state in its memory
   std::int64_t checkpoint_step = -1;  // of the newest checkpoint that it knows of; -1: none
   std::string evaluation = {};        // digest of what else all workers must have alike
-  std::uint64_t epoch = 0;            // the last membership epoch that restored the state; 0: none
   bool operator==(const StateReport&) const = default;
 };
 
@@ -49,10 +51,7 @@ struct StateAgreement {
 // `reports`: by rank, of all workers of the epoch, so that all come to the same result.
 // `required_step`: of the newest checkpoint that the coordinator knows of; -1: none. A state of
 // other settings than those of the most advanced one is not used. If states of different settings
-// or epochs are equally advanced, that of the lowest rank decides.
-//
-// All senders have the same bits: the workers of one epoch have. Without --exact those of another
-// epoch may have trained the same step with other sums, for example while the network was divided.
+// are equally advanced, that of the lowest rank decides.
 StateAgreement agree_on_state(std::span<const StateReport> reports, std::int64_t required_step);
 
 }  // namespace tilewright::elastic

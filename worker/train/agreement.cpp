@@ -16,7 +16,7 @@ constexpr std::size_t kMaxReportBytes = 512;
 std::string encode(const elastic::StateReport& report) {
   return nlohmann::json{{"settings", report.settings},     {"step", report.position.step},
                         {"stage", report.position.stage},  {"checkpoint", report.checkpoint_step},
-                        {"evaluation", report.evaluation}, {"epoch", report.epoch}}
+                        {"evaluation", report.evaluation}, {"epoch", report.position.epoch}}
       .dump();
 }
 
@@ -29,7 +29,7 @@ elastic::StateReport decode_report(const std::string& text) {
     json.at("stage").get_to(report.position.stage);
     json.at("checkpoint").get_to(report.checkpoint_step);
     json.at("evaluation").get_to(report.evaluation);
-    json.at("epoch").get_to(report.epoch);
+    json.at("epoch").get_to(report.position.epoch);
     return report;
   } catch (const nlohmann::json::exception& error) {
     throw Failure(ExitCode::kPeerLost,

@@ -311,8 +311,7 @@ class TrainingRun {
         agree_on_state(mesh, job_,
                        {.settings = {},
                         .position = trainer_->position(),
-                        .checkpoint_step = trainer_->last_checkpoint_step(),
-                        .epoch = state_epoch_},
+                        .checkpoint_step = trainer_->last_checkpoint_step()},
                        connection.resume_step);
     // It may be the newest one.
     if (agreement.source == elastic::StateSource::kStorage) {
@@ -336,7 +335,6 @@ class TrainingRun {
       from.required_step = -1;
       restored = trainer_->restore(mesh, from);
     }
-    state_epoch_ = mesh.epoch();
     if (restored.from_memory && mesh.rank() == agreement.senders.front()) {
       log_continuation(connection, connected, agreed, restored,
                        trainer_->recovery_counts().steps_lost - lost_before);
@@ -712,7 +710,6 @@ class TrainingRun {
   EpochLimit epoch_limit_;
   std::uint64_t epoch_ = 0;                    // the last membership epoch; 0: none
   bool is_rank0_ = false;                      // whether this process is rank 0 of epoch_
-  std::uint64_t state_epoch_ = 0;              // the last one that restored the state; 0: none
   std::vector<rendezvous::MemberId> members_;  // of the last membership epoch that began
   bool broken_ = false;                        // the last membership epoch ended with a failure
   bool state_is_kept_ = false;                 // by other workers or in a checkpoint

@@ -71,6 +71,7 @@ void TrainingProgress::resume_from(checkpoint::TrainerState state) {
 
 void TrainingProgress::restart_from(checkpoint::TrainerState state, std::int64_t evaluated_step) {
   state_ = std::move(state);
+  position_epoch_ = 0;
   loss_sum_ = 0;
   loss_count_ = 0;
   evaluated_step_ = evaluated_step;
@@ -82,6 +83,7 @@ std::string TrainingProgress::encode() const {
   // MessagePack keeps the bits of a number, also of one that is not finite.
   std::string bytes;
   nlohmann::json::to_msgpack({{"trainer_state", to_json(state_)},
+                              {"position_epoch", position_epoch_},
                               {"loss_sum", loss_sum_},
                               {"loss_count", loss_count_},
                               {"last_step", last_report_.step},
@@ -102,6 +104,7 @@ void TrainingProgress::decode(const std::string& text) {
   try {
     const nlohmann::json json = nlohmann::json::from_msgpack(text);
     state_ = trainer_state_from(json.at("trainer_state"));
+    json.at("position_epoch").get_to(position_epoch_);
     json.at("loss_sum").get_to(loss_sum_);
     json.at("loss_count").get_to(loss_count_);
     json.at("last_step").get_to(last_report_.step);
@@ -120,7 +123,9 @@ void TrainingProgress::decode(const std::string& text) {
   }
 }
 
-void TrainingProgress::begin_epoch() {
+void TrainingProgress::begin_epoch(std::uint64_t epoch) {
+  epoch_ = epoch;
+  if (position_epoch_ == 0) position_epoch_ = epoch;
   attempted_step_ = step();
   const Settings& s = job_.settings;
   state_.job_uid = job_.uid;
@@ -143,6 +148,7 @@ void TrainingProgress::add(const StepReport& report) {
   state_.num_input_tokens_seen += report.tokens;
   state_.total_flos += report.flops;
   state_.epoch = report.epoch;
+  position_epoch_ = epoch_;
   attempted_step_ = report.step;
   last_report_ = report;
   loss_sum_ += report.loss;
@@ -165,6 +171,7 @@ void TrainingProgress::add_evaluation(const EvaluationResult& evaluation) {
   const nlohmann::json entry = evaluation_entry(evaluation, state_);
   state_.log_history.push_back(entry);
   evaluated_step_ = state_.global_step;
+  position_epoch_ = epoch_;
   const std::string& metric = job_.settings.metric_for_best_model;
   if (metric.empty()) return;
   if (!entry.contains(metric)) {
@@ -244,10 +251,15 @@ void TrainingProgress::append_to_log_history() {
 }
 
 elastic::TrainingPosition TrainingProgress::position() const {
-  if (best_model_loaded_) return {state_.global_step, kBestModelLoaded};
-  if (moments_unused_) return {state_.global_step, kMomentsUnused};
-  const bool evaluated = state_.global_step > 0 && evaluated_step_ == state_.global_step;
-  return {state_.global_step, evaluated ? kEvaluated : 0};
+  int stage = 0;
+  if (best_model_loaded_) {
+    stage = kBestModelLoaded;
+  } else if (moments_unused_) {
+    stage = kMomentsUnused;
+  } else if (state_.global_step > 0 && evaluated_step_ == state_.global_step) {
+    stage = kEvaluated;
+  }
+  return {state_.global_step, stage, position_epoch_};
 }
 
 double TrainingProgress::train_seconds() const {

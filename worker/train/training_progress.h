@@ -34,8 +34,8 @@ class TrainingProgress {
   // For another worker, as bytes. decode() throws Failure(kPeerLost) if they are not a progress.
   std::string encode() const;
   void decode(const std::string& text);
-  // All workers of a membership epoch have this progress.
-  void begin_epoch();
+  // All workers of this membership epoch have this progress.
+  void begin_epoch(std::uint64_t epoch);
 
   // The next step begins: if the membership epoch breaks before add(), the step is lost.
   void begin_step() { attempted_step_ = step() + 1; }
@@ -85,6 +85,8 @@ class TrainingProgress {
 
   const Job& job_;
   checkpoint::TrainerState state_;
+  std::uint64_t epoch_ = 0;           // the current membership epoch
+  std::uint64_t position_epoch_ = 0;  // of position(); 0: read from storage, not yet in an epoch
   StepReport last_report_;
   double loss_sum_ = 0;  // since the last entry of the log history
   std::int64_t loss_count_ = 0;

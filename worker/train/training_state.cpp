@@ -186,7 +186,7 @@ Restored TrainingState<Activation>::restore(collectives::Mesh& mesh, const Resto
       throw;
     }
   }
-  progress_.begin_epoch();
+  progress_.begin_epoch(mesh.epoch());
   complete_ = !(transfer_ && receives_);
   faults_.hit("state.restored");
   return restored;

@@ -41,6 +41,7 @@ inline SharedMemory tested_links = SharedMemory::kNever;
 inline int tested_streams = 1;
 inline bool tested_gradient_memory = false;  // whether gradients are in shared memory, too
 inline bool tested_background = false;       // whether meshes have Mesh::background()
+inline std::uint64_t tested_epoch = 1;       // the membership epoch of run_ranks()
 
 struct TestedLinks {
   SharedMemory shared_memory = SharedMemory::kNever;
@@ -131,8 +132,8 @@ inline std::vector<std::string> run_ranks(int world, const RankBody& body, bool 
   for (std::size_t rank = 0; rank < errors.size(); ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        const auto mesh =
-            connect(listeners.listeners[rank], listeners.config(static_cast<int>(rank)), key);
+        const auto mesh = connect(listeners.listeners[rank],
+                                  listeners.config(static_cast<int>(rank), tested_epoch), key);
         body(*mesh);
       } catch (const std::exception& problem) {
         errors[rank] = problem.what();

@@ -12,31 +12,28 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-StateReport at(std::int64_t step, int stage = 0) { return {"settings", {step, stage}, -1}; }
-StateReport joiner() { return at(-1); }
-StateReport restored_in(std::uint64_t epoch, StateReport report) {
-  report.epoch = epoch;
-  return report;
+StateReport at(std::int64_t step, int stage = 0, std::uint64_t epoch = 1) {
+  return {"settings", {step, stage, epoch}, -1};
 }
+StateReport joiner() { return {"settings", {}, -1}; }
 
 TEST(StateAgreement, TakesTheMostAdvancedState) {
   const StateReport reports[] = {joiner(), at(7), at(8), at(7), at(8)};
   const StateAgreement agreement = agree_on_state(reports, -1);
   EXPECT_EQ(agreement.source, StateSource::kMemory);
-  EXPECT_EQ(agreement.position, (TrainingPosition{8, 0}));
+  EXPECT_EQ(agreement.position, (TrainingPosition{8, 0, 1}));
   EXPECT_THAT(agreement.senders, ElementsAre(2, 4));
   EXPECT_THAT(agreement.receivers, ElementsAre(0, 1, 3));
   EXPECT_THAT(agreement.inconsistent, IsEmpty());
 }
 
-// Ranks 2 and 4 have trained without the others; their bits may differ.
+// Rank 1 has trained step 8 without ranks 2 and 4; its bits may differ from theirs.
 TEST(StateAgreement, SendsStatesOfOneEpochOnly) {
-  const StateReport reports[] = {joiner(), restored_in(4, at(8)), restored_in(3, at(8)),
-                                 restored_in(4, at(8)), restored_in(3, at(7))};
+  const StateReport reports[] = {joiner(), at(8, 0, 3), at(8, 0, 4), at(7, 0, 5), at(8, 0, 4)};
   const StateAgreement agreement = agree_on_state(reports, -1);
-  EXPECT_EQ(agreement.position, (TrainingPosition{8, 0}));
-  EXPECT_THAT(agreement.senders, ElementsAre(1, 3));
-  EXPECT_THAT(agreement.receivers, ElementsAre(0, 2, 4));
+  EXPECT_EQ(agreement.position, (TrainingPosition{8, 0, 4}));
+  EXPECT_THAT(agreement.senders, ElementsAre(2, 4));
+  EXPECT_THAT(agreement.receivers, ElementsAre(0, 1, 3));
 }
 
 TEST(StateAgreement, AnEvaluatedStepIsMoreAdvanced) {
@@ -103,10 +100,8 @@ TEST(StateAgreementProperty, HoldsForRandomReports) {
     std::vector<StateReport> reports(1 + static_cast<std::size_t>(pick(6)));
     for (StateReport& report : reports) {
       report.settings = pick(12) == 0 ? "other" : "settings";
-      report.position = {pick(3) == 0 ? -1 : pick(4), pick(3)};
-      if (!report.position.complete()) report.position.stage = 0;
+      if (pick(3) > 0) report.position = {pick(4), pick(3), pick(4) == 0 ? 1U : 2U};
       report.checkpoint_step = pick(4) == 0 ? pick(5) : -1;
-      report.epoch = pick(4) == 0 ? 1 : 2;
     }
     const std::int64_t required = pick(3) == 0 ? pick(5) : -1;
     const StateAgreement agreement = agree_on_state(reports, required);
@@ -142,12 +137,9 @@ TEST(StateAgreementProperty, HoldsForRandomReports) {
     const auto of = [&](int rank) { return reports[static_cast<std::size_t>(rank)]; };
     for (const int rank : agreement.senders) {
       ASSERT_EQ(of(rank).position, best);
-      ASSERT_EQ(of(rank).epoch, of(agreement.senders.front()).epoch);
     }
     for (const int rank : agreement.receivers) {
-      const TrainingPosition position = of(rank).position;
-      ASSERT_TRUE(position < best || !position.complete() ||
-                  of(rank).epoch != of(agreement.senders.front()).epoch);
+      ASSERT_TRUE(of(rank).position < best || !best.complete());
     }
     ASSERT_EQ(agreement.senders.empty(), !best.complete());
     const StateSource expected = !best.complete()         ? StateSource::kStorage

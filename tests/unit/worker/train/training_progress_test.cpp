@@ -30,7 +30,7 @@ class TrainingProgressTest : public ::testing::Test {
 
 TEST_F(TrainingProgressTest, NamesTheStepsOfItsSchedule) {
   job_.settings.save_steps = 0.04;
-  progress_.begin_epoch();
+  progress_.begin_epoch(1);
   EXPECT_EQ(progress_.trainer_state().save_steps, 4);
   EXPECT_EQ(progress_.trainer_state().logging_steps, 100);
 }
@@ -38,11 +38,11 @@ TEST_F(TrainingProgressTest, NamesTheStepsOfItsSchedule) {
 TEST_F(TrainingProgressTest, CountsEpochsAsTheTrainer) {
   job_.schedule.steps_per_epoch = 5;
   job_.settings.max_steps = 17;
-  progress_.begin_epoch();
+  progress_.begin_epoch(1);
   EXPECT_EQ(progress_.trainer_state().num_train_epochs, 4);
   job_.settings.max_steps = -1;
   job_.settings.num_train_epochs = 3.0005;
-  progress_.begin_epoch();
+  progress_.begin_epoch(1);
   EXPECT_EQ(progress_.trainer_state().num_train_epochs, 4);
 }
 
@@ -62,6 +62,31 @@ TEST_F(TrainingProgressTest, AnotherWorkerContinuesIt) {
     EXPECT_EQ(state.log_history.at(1).at("loss"), 5);
     EXPECT_EQ(progress->save_step(), 4);
   }
+}
+
+// Those who have trained a step together have the same state, also if only some of them came as far
+// in an epoch that broke. Others may have trained the same step with other sums.
+TEST_F(TrainingProgressTest, NamesTheEpochThatCameToItsPosition) {
+  progress_.begin_epoch(3);
+  EXPECT_EQ(progress_.position(), (elastic::TrainingPosition{0, 0, 3})) << "the starting weights";
+  train_to(progress_, 5);
+  TrainingProgress other(job_);
+  other.decode(progress_.encode());
+  other.begin_epoch(4);
+  EXPECT_EQ(progress_.position(), (elastic::TrainingPosition{5, 0, 3}));
+  EXPECT_EQ(other.position(), progress_.position());
+  train_to(other, 6);
+  progress_.begin_epoch(5);
+  train_to(progress_, 6);
+  EXPECT_EQ(other.position(), (elastic::TrainingPosition{6, 0, 4}));
+  EXPECT_GT(progress_.position(), other.position());
+  progress_.add_evaluation({});
+  EXPECT_EQ(progress_.position(), (elastic::TrainingPosition{6, 1, 5}));
+  progress_.begin_epoch(6);
+  EXPECT_EQ(progress_.position().epoch, 5);
+  progress_.resume_from(progress_.checkpoint_state(6));
+  progress_.begin_epoch(7);
+  EXPECT_EQ(progress_.position().epoch, 7);
 }
 
 TEST_F(TrainingProgressTest, RefusesBytesThatAreNoProgress) {
