@@ -15,7 +15,7 @@ demo: build model ## trains a pre-trained BERT on the example data with two work
 	$(BUILD)/bin/tilewright up examples/trainjob.yaml
 
 # The end-to-end tests drain the node and stop its kubelet, so only `make e2e` runs them.
-test: test-deps model ## builds and runs every test but the end-to-end tests and the comparisons with peers; `make cluster-programs` enables those that need an API server
+test: test-deps model ## builds and runs every test but those of `make e2e`, `make hosts` and `make peers`; `make cluster-programs` enables those that need an API server
 	$(MAKE) build TARGETS=tests
 	ctest --preset $(PRESET) -j 3 -LE "e2e|peers|hosts" -E _NOT_BUILT; code=$$?; .ci/skipped $(BUILD) && exit $$code
 

@@ -40,8 +40,7 @@ inline constexpr Variable kVariables[] = {
      "expanded."},
     {"TILEWRIGHT_OUTPUT_DIR", "tilewright-worker", "operator", "",
      "`--output_dir` of a PyTorchJob's pods if the flag holds a `$(date +FORMAT)`: expanded once "
-     "for "
-     "the job, in UTC."},
+     "for the job, in UTC."},
     {"TILEWRIGHT_NOMINAL_WORKERS", "tilewright-worker", "operator", "WORLD_SIZE",
      "`--nominal_workers` of a PyTorchJob's pods."},
     {"TILEWRIGHT_VIRTUAL_SHARDS", "tilewright-worker", "operator", "",
@@ -75,9 +74,8 @@ inline constexpr Variable kVariables[] = {
     {"LOCAL_RANK", "tilewright-worker", "agent", "0", "Index of the process on its host."},
     {"LOCAL_WORLD_SIZE", "tilewright-worker", "agent", "1",
      "Processes on this host. Each runs on its own cores, in one NUMA node if there are at least "
-     "as "
-     "many processes as nodes. They share CPUs if there are fewer cores than processes or if a CPU "
-     "quota is below the number of cores."},
+     "as many processes as nodes. They share CPUs if there are fewer cores than processes or if a "
+     "CPU quota is below the number of cores."},
     {"GROUP_RANK", "user programs", "agent", "", "Index of the host."},
     {"GROUP_WORLD_SIZE", "user programs", "agent", "", "Hosts of the job."},
     {"TORCHELASTIC_RUN_ID", "tilewright-worker, user programs", "agent", "",

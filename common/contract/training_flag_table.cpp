@@ -261,8 +261,7 @@ std::vector<TrainingFlag> working_flags() {
       differs(determines_weights(boolean("group_by_length", &Settings::group_by_length,
                                          "put examples of similar length into one batch")),
               "Groups as the Trainer does, from another random order (worker/train/data_order.h). "
-              "Without "
-              "padding it saves no time."),
+              "Without padding it saves no time."),
       differs(choice("train_sampling_strategy", &Settings::train_sampling_strategy,
                      {"random", "group_by_length"}, "transformers 5's name of group_by_length"),
               "The Trainer's sequential and batch_rebalance are not implemented."),

@@ -15,8 +15,7 @@ namespace {
 constexpr std::size_t kMostExpandedBytes = std::size_t{2} << 20;
 constexpr std::string_view kExpected =
     "expected only words, quotes, \";\", \"&&\", $NAME and $(date +FORMAT), because Tilewright "
-    "runs "
-    "no shell";
+    "runs no shell";
 
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_name_part(char c) { return is_name_start(c) || (c >= '0' && c <= '9'); }

@@ -640,8 +640,7 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
   if (connection.encrypted() != job->tls) {
     const std::string reason = fmt::format(
         "the job's members {} TLS and this process {} (set tls in spec.elasticPolicy.rdzvConf, or "
-        "in "
-        "the agent's --rdzv_conf, to the same value for all)",
+        "in the agent's --rdzv_conf, to the same value for all)",
         job->tls ? "use" : "do not use", job->tls ? "does not" : "does");
     return refuse(connection, *job, reason);
   }

@@ -75,8 +75,7 @@ std::string to_manifest(const Conversion& conversion, std::string_view source) {
   for (const Note& note : conversion.notes) comments[note.place].push_back(note.at.message);
   const std::string head = fmt::format(
       "Written by `tilewright convert {}`: a TrainJob that runs the training of the PyTorchJob "
-      "with "
-      "Tilewright's trainer. Comments explain the lines that have no counterpart.",
+      "with Tilewright's trainer. Comments explain the lines that have no counterpart.",
       source);
   return comment_lines(head, 0) + to_commented_yaml(conversion.tree, comments);
 }

@@ -1,4 +1,5 @@
 #include "common/base/result.h"
+#include "common/contract/tasks.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/harness.h"
 #include "tests/fuzz/task_checks.h"
@@ -8,8 +9,8 @@ namespace tilewright::fuzz {
 
 int fuzz_tsv(const std::uint8_t* data, std::size_t size) {
   const std::string_view text = as_text(data, size);
-  for (const std::string& name : tasks::task_names()) {
-    const auto task = tasks::find_task(name);
+  for (const std::string_view name : task_names()) {
+    const auto task = tasks::make_task({.name = std::string(name)});
     try {
       for (const auto split : {tasks::Split::kTrain, tasks::Split::kDev, tasks::Split::kTest}) {
         for (std::size_t part = 0; part < task->parts(split); ++part) {

@@ -191,8 +191,7 @@ void Comparison::write_report(std::ostream& out, std::size_t jobs) const {
   out << fmt::format(
       "# Objects of Kubeflow's and Tilewright's operators\nWritten by `tests/peers/kubeflow/run`: "
       "{} jobs, {} objects at stages of their jobs, {} equal fields. The fields that differ, by "
-      "the "
-      "subject of the table in [docs/pytorchjobs.md](../../../docs/pytorchjobs.md):\n",
+      "the subject of the table in [docs/pytorchjobs.md](../../../docs/pytorchjobs.md):\n",
       jobs, objects_, equal_);
   for (const auto& [subject, paths] : found_) {
     out << "\n## " << subject << "\n";

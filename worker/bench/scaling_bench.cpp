@@ -401,8 +401,7 @@ std::string ScalingBench::to_text() const {
   text +=
       "exchange: of the complete gradient, alone; exposed: of it in a step, after backward\n"
       "CPU: of a node's communication thread in a step; shared: efficiency if that thread takes "
-      "its "
-      "CPU time from the threads that compute; load: of this machine while the steps ran\n"
+      "its CPU time from the threads that compute; load: of this machine while the steps ran\n"
       "Published for other programs, hosts and networks:\n";
   for (const PublishedScaling& other : published_scaling()) {
     text += fmt::format("{:>5} nodes {:>6.2f} x {:>6.0f} %  {}\n", other.nodes, other.speedup,

@@ -3,42 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <iterator>
-
 #include "common/base/result.h"
 #include "common/base/strings.h"
+#include "common/contract/tasks.h"
 #include "worker/tasks/glue/glue.h"
 #include "worker/tasks/own_files/own_files.h"
 #include "worker/tasks/squad/squad.h"
 
 namespace tilewright::tasks {
-namespace {
-
-std::vector<std::unique_ptr<const Task>> make_all() {
-  std::vector<std::unique_ptr<const Task>> all;
-  for (auto&& tasks : {&glue::make_tasks, &squad::make_tasks}) {
-    auto made = tasks();
-    std::move(made.begin(), made.end(), std::back_inserter(all));
-  }
-  return all;
-}
-
-}  // namespace
-
-std::vector<std::string> task_names() {
-  std::vector<std::string> names;
-  for (const auto& task : make_all()) names.push_back(task->name());
-  return names;
-}
-
-std::unique_ptr<const Task> find_task(std::string_view name) {
-  for (auto& task : make_all()) {
-    if (task->name() == lower_case(name)) return std::move(task);
-  }
-  throw Failure(ExitCode::kUsage, fmt::format("task \"{}\" is unknown, expected one of {}", name,
-                                              fmt::join(task_names(), ", ")));
-}
-
 std::unique_ptr<const Task> make_task(const TaskOptions& options) {
   const bool has_files =
       !options.train_file.empty() || !options.validation_file.empty() || !options.test_file.empty();
@@ -61,8 +33,9 @@ std::unique_ptr<const Task> make_task(const TaskOptions& options) {
       return rows_of(tables->read(part, columns));
     };
   }
-  auto task = glue::make_task(name, opened);
-  return task != nullptr ? std::move(task) : find_task(options.name);
+  if (auto task = glue::make_task(name, opened)) return task;
+  throw Failure(ExitCode::kUsage, fmt::format("task \"{}\" is unknown, expected one of {}",
+                                              options.name, fmt::join(task_names(), ", ")));
 }
 
 }  // namespace tilewright::tasks

@@ -1,5 +1,5 @@
-// The interface of a task: how to read its data and how to score predictions. find_task()
-// (registry.h) creates one from its name.
+// The interface of a task: how to read its data and how to score predictions. make_task()
+// (registry.h) makes one.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,6 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/hub/dataset.h"
 #include "worker/hub/model.h"
-#include "worker/tasks/registry.h"
 #include "worker/tasks/squad/layout.h"
 
 namespace tilewright::train {
@@ -93,9 +92,9 @@ std::shared_ptr<const tasks::DataTables> resolve_data_set(const Settings& settin
   hub::DatasetRequest request{.name = settings.dataset_name,
                               .config = settings.dataset_config_name,
                               .may_be_directory = !settings.dataset_name.empty()};
-  const bool answers_questions =
-      tasks::find_task(settings.task_name)->head() == nn::Head::kQuestionAnswering;
-  if (request.name.empty()) request.name = answers_questions ? settings.task_name : "glue";
+  if (request.name.empty()) {
+    request.name = answers_questions(settings.task_name) ? settings.task_name : "glue";
+  }
   // The configurations of glue are its tasks, in small letters.
   if (is_glue_dataset(request.name)) request.config = settings.task_name;
   hub::DatasetFiles found = resolve_or_advise(request, options);

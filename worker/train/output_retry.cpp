@@ -4,11 +4,11 @@
 
 namespace tilewright::train {
 
-void write_with_retry(const std::function<void()>& write, const OutputRetry& retry) {
+void retry_while_unavailable(const std::function<void()>& use, const OutputRetry& retry) {
   Duration waited{};
   for (Duration delay = kFirstOutputRetry;; delay *= 2) {
     try {
-      return write();
+      return use();
     } catch (const Failure& failure) {
       if (failure.code() != ExitCode::kOutputUnavailable || waited >= kOutputRetryTimeout) throw;
       delay = std::min<Duration>(delay, kOutputRetryTimeout - waited);

@@ -1,5 +1,5 @@
-// Writes the ownership marker or the final output, retrying for up to a minute while the storage
-// is full or unavailable, because a failure here would lose the model in memory.
+// Repeats an operation on the output directory for up to a minute while the storage is full or
+// unavailable, because a failure would lose the model in memory.
 #pragma once
 
 #include <functional>
@@ -18,8 +18,8 @@ struct OutputRetry {
   std::function<void(const std::string& message)> warn;
 };
 
-// Calls `write` until it throws no Failure(kOutputUnavailable), at most for kOutputRetryTimeout of
+// Calls `use` until it throws no Failure(kOutputUnavailable), at most for kOutputRetryTimeout of
 // waiting; then throws that Failure, which is retryable. Other Failures pass through.
-void write_with_retry(const std::function<void()>& write, const OutputRetry& retry);
+void retry_while_unavailable(const std::function<void()>& use, const OutputRetry& retry);
 
 }  // namespace tilewright::train

@@ -30,8 +30,9 @@
 namespace tilewright::train {
 namespace {
 
-// Of a checkpoint of a process that ends: 7 s in all.
-constexpr std::chrono::seconds kLastStopRetry{4};
+// The longest delay between attempts to write the last checkpoint of a process that ends: with
+// those before it 7 s.
+constexpr std::chrono::seconds kLongestStopRetry{4};
 constexpr const char* kResume = "resume";  // rank 0's answer: the output directory is this job's
 
 // Whether a failure ends only the membership epoch: a peer was lost, or a newer process writes to
@@ -278,7 +279,7 @@ class TrainingRun {
       }
       return trainer_->failed_checkpoints() > failed;
     };
-    for (Duration delay = kFirstOutputRetry; may_succeed_later() && delay <= kLastStopRetry;
+    for (Duration delay = kFirstOutputRetry; may_succeed_later() && delay <= kLongestStopRetry;
          delay *= 2) {
       std::this_thread::sleep_for(delay);
     }
@@ -524,7 +525,7 @@ class TrainingRun {
     return true;
   }
 
-  void retry_output(const std::function<void()>& write) {
+  void retry_output(const std::function<void()>& use) {
     const auto wait = [&](Duration delay) {
       if (session_.sleep(delay)) return true;
       // The next epoch writes again, so it must not end this process.
@@ -533,9 +534,8 @@ class TrainingRun {
       }
       return false;
     };
-    write_with_retry(write, {.wait = wait, .warn = [&](const std::string& message) {
-                               log_.warn("{}", message);
-                             }});
+    retry_while_unavailable(
+        use, {.wait = wait, .warn = [&](const std::string& message) { log_.warn("{}", message); }});
   }
 
   void log_start(int world) {

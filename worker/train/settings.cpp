@@ -17,7 +17,6 @@
 #include "common/contract/virtual_shards.h"
 #include "worker/collectives/shard_tree.h"
 #include "worker/kernels/gemm/onednn.h"
-#include "worker/tasks/registry.h"
 
 namespace tilewright::train {
 namespace {
@@ -78,10 +77,9 @@ void resolve_task(const TrainingArguments& arguments, const Machine& machine, Se
     choose_question_answering(arguments, machine, settings);
   }
   if (settings.task_name.empty()) return;
-  const auto task = tasks::find_task(settings.task_name);
-  settings.task_name = task->name();
+  settings.task_name = lower_case(settings.task_name);
   // The default of run_qa.py.
-  if (!arguments.is_set("max_seq_length") && task->head() == nn::Head::kQuestionAnswering) {
+  if (!arguments.is_set("max_seq_length") && answers_questions(settings.task_name)) {
     settings.max_seq_length = 384;
   }
 }

@@ -355,8 +355,8 @@ std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh)
   if (progress_.best_model_loaded()) return step;
   std::optional<std::filesystem::path> path;
   if (mesh.rank() == 0) {
-    output_.finish_checkpoint(
-        kCheckpointTimeout);  // that of the last step, perhaps of the best model
+    // Of the last step, perhaps of the best model.
+    output_.finish_checkpoint(kCheckpointTimeout);
     path = best_checkpoint();
     if (!path) {
       log_.warn(
@@ -382,8 +382,8 @@ std::int64_t TrainingState<Activation>::load_best_model(collectives::Mesh& mesh)
   if (mesh.rank() == 0) {
     checkpoint::load_checkpoint(*path, job_.fingerprint, tensors());
     model_.pack_weights();
-    progress_
-        .set_best_model_loaded();  // before a peer can be lost: the others still have other weights
+    // Before a peer can be lost: the others still have other weights.
+    progress_.set_best_model_loaded();
     faults_.hit("best_model.loaded");
   }
   // The weights stay complete until all have arrived.

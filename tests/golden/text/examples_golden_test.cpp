@@ -24,7 +24,7 @@ TEST(Examples, EqualTheReferenceForEveryTask) {
   const text::Tokenizer tokenizer = text::Tokenizer::load(testing::model_dir());
   const auto golden = testing::golden_hashes().at("files");
   for (const auto& [name, directory] : kDirectories) {
-    const auto task = find_task(name);
+    const auto task = make_task({.name = std::string(name)});
     for (const Split split : {Split::kTrain, Split::kDev}) {
       const Dataset data =
           task->read({split}, tokenizer,
@@ -45,11 +45,11 @@ TEST(Examples, EqualTheReferenceForEveryTask) {
 // word overlap 0.723 and 0.513, with words matched by \w+, which splits slightly differently.
 TEST(Baselines, EqualTheValuesComputedInPython) {
   TILEWRIGHT_NEEDS(testing::data_dir() / "glue", "TILEWRIGHT_DATA_DIR");
-  const auto mrpc = find_task("mrpc")->baselines(testing::data_dir() / "glue/MRPC", 0);
+  const auto mrpc = make_task({.name = "mrpc"})->baselines(testing::data_dir() / "glue/MRPC", 0);
   ASSERT_EQ(mrpc.size(), 2U);
   EXPECT_NEAR(mrpc[0].metrics[0].second, 279.0 / 408.0, 1e-12);
   EXPECT_NEAR(mrpc[1].metrics[0].second, 0.723, 0.02);
-  const auto rte = find_task("rte")->baselines(testing::data_dir() / "glue/RTE", 0);
+  const auto rte = make_task({.name = "rte"})->baselines(testing::data_dir() / "glue/RTE", 0);
   ASSERT_EQ(rte.size(), 2U);
   EXPECT_NEAR(rte[0].metrics[0].second, 146.0 / 277.0, 1e-12);
   EXPECT_NEAR(rte[1].metrics[0].second, 0.513, 0.03);

@@ -260,14 +260,6 @@ class GlueTask : public sentences::SentenceTask {
 
 }  // namespace
 
-std::vector<std::unique_ptr<const Task>> make_tasks() {
-  std::vector<std::unique_ptr<const Task>> tasks;
-  for (const TaskDescription& description : task_descriptions()) {
-    tasks.push_back(std::make_unique<GlueTask>(description, TaskOptions()));
-  }
-  return tasks;
-}
-
 std::unique_ptr<const Task> make_task(std::string_view name, const TaskOptions& options) {
   for (const TaskDescription& description : task_descriptions()) {
     if (description.name == name) return std::make_unique<GlueTask>(description, options);

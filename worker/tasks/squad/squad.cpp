@@ -161,14 +161,6 @@ std::vector<Prediction> predictions_of(std::span<const float> logits, const Data
   return postprocess(source.examples, source.features, logits, source.options);
 }
 
-std::vector<std::unique_ptr<const Task>> make_tasks() {
-  std::vector<std::unique_ptr<const Task>> tasks;
-  for (const QuestionAnsweringTask& description : question_answering_tasks()) {
-    tasks.push_back(std::make_unique<SquadTask>(description, TaskOptions()));
-  }
-  return tasks;
-}
-
 std::unique_ptr<const Task> make_task(std::string_view name, const TaskOptions& options) {
   for (const QuestionAnsweringTask& description : question_answering_tasks()) {
     if (description.name == name) return std::make_unique<SquadTask>(description, options);

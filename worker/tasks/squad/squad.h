@@ -33,9 +33,6 @@ Dataset make_dataset(Examples examples, Split split, const text::Tokenizer& toke
 // postprocess().
 std::vector<Prediction> predictions_of(std::span<const float> logits, const Dataset& dataset);
 
-// One for each entry of question_answering_tasks(), in its order.
-std::vector<std::unique_ptr<const Task>> make_tasks();
-
 // The task of the name, with the options' files or tables in place of the data directory's; null if
 // it is no task of question answering.
 std::unique_ptr<const Task> make_task(std::string_view name, const TaskOptions& options);

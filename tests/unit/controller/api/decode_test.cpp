@@ -78,15 +78,13 @@ TEST(Decode, SuggestsTheNearestKnownField) {
        "spec.worker.resources.cpu and .memory?"},
       {"rdzvBackend: c10d", "rdzvId: a",
        "job.yaml:8: spec.elasticPolicy.rdzvId: only in a PyTorchJob: the workers rendezvous "
-       "through "
-       "the operator"},
+       "through the operator"},
       {"rdzvBackend: c10d", "standalone: true",
        "job.yaml:8: spec.elasticPolicy.standalone: only in a PyTorchJob: the workers rendezvous "
        "through the operator"},
       {"rdzvBackend: c10d", "metrics: []",
        "job.yaml:8: spec.elasticPolicy.metrics: only in a PyTorchJob: no HorizontalPodAutoscaler "
-       "is "
-       "created; create one whose scaleTargetRef is the TrainJob"},
+       "is created; create one whose scaleTargetRef is the TrainJob"},
       {"  nprocPerNode: 1", "  pytorchReplicaSpecs: {}",
        "job.yaml:6: spec.pytorchReplicaSpecs: unknown field; did you mean spec.worker?"},
       {"    replicas: 2", "    replicas: 2\n    num_train_epochs: 3",
@@ -164,15 +162,12 @@ TEST(Decode, ChecksTrainingFlags) {
   expect_errors({
       {"learning_rate: 1e-4", "learning_rate: fast",
        "job.yaml:19: spec.trainer.learning_rate: found the string \"fast\", expected a number from "
-       "0 "
-       "to "
-       "100"},
+       "0 to 100"},
       {"learning_rate: 1e-4", "learning_rate: -1",
        "job.yaml:19: spec.trainer.learning_rate: found -1, expected a number from 0 to 100"},
       {"per_device_train_batch_size: 16", "per_device_train_batch_size: 0",
        "job.yaml:20: spec.trainer.per_device_train_batch_size: found 0, expected an integer "
-       "from 1 "
-       "to 65536"},
+       "from 1 to 65536"},
       {"per_device_train_batch_size: 16", "per_device_train_batch_size: \"16\"",
        "job.yaml:20: spec.trainer.per_device_train_batch_size: found the string \"16\", expected "
        "an integer from 1 to 65536; write it without quotes"},

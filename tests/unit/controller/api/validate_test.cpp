@@ -123,12 +123,10 @@ TEST(Validate, ChecksNamesAgainstPodNameRules) {
        "starting with a letter and not ending with '-'"},
       {"  name: mrpc", "  name: mrpc\n  namespace: my.space",
        "job.yaml:5: metadata.namespace: found my.space, expected up to 63 lower-case letters, "
-       "digits "
-       "and '-'"},
+       "digits and '-'"},
       {"  name: mrpc", "  name: mrpc\n  labels: {team: a b}",
        "job.yaml:5: metadata.labels.team: found a b, expected up to 63 letters, digits, '-', '_' "
-       "and "
-       "'.'"},
+       "and '.'"},
   });
   // 63 - strlen("-worker-3") = 54.
   EXPECT_EQ(errors_of(with("  name: mrpc", "  name: " + std::string(54, 'm'))), "");
@@ -203,19 +201,16 @@ TEST(Validate, RejectsMoreShardsThanTheGlobalBatchAllows) {
   expect_errors({
       {"learning_rate: 1e-4", "virtual_shards: 64",
        "job.yaml:19: spec.trainer.virtual_shards: found 64, expected no more than the global batch "
-       "of "
-       "32 examples (per_device_train_batch_size 16 x 2 processes x gradient_accumulation_steps "
+       "of 32 examples (per_device_train_batch_size 16 x 2 processes x gradient_accumulation_steps "
        "1)"},
       {"learning_rate: 1e-4", "virtual_shards: 12",
        "job.yaml:19: spec.trainer.virtual_shards: found 12, expected a power of two"},
       {"learning_rate: 1e-4", "virtual_shards: 2",
        "job.yaml:10: spec.elasticPolicy.maxReplicas: found 4 x nprocPerNode 1 = 4 processes, "
-       "expected "
-       "at most 2, the number of spec.trainer.virtual_shards"},
+       "expected at most 2, the number of spec.trainer.virtual_shards"},
       {"per_device_train_batch_size: 16", "per_device_train_batch_size: 1",
        "job.yaml:10: spec.elasticPolicy.maxReplicas: found 4 x nprocPerNode 1 = 4 processes, "
-       "expected "
-       "at most 2, the largest power of two within the global batch of 2 examples "
+       "expected at most 2, the largest power of two within the global batch of 2 examples "
        "(per_device_train_batch_size 1 x 2 processes x gradient_accumulation_steps 1)"},
   });
 }
@@ -253,12 +248,10 @@ TEST(Validate, ChecksRunPolicyRanges) {
   expect_errors({
       {"cleanPodPolicy: Running", "activeDeadlineSeconds: 0",
        "job.yaml:13: spec.runPolicy.activeDeadlineSeconds: found 0, expected an integer from 1 "
-       "to "
-       "316224000"},
+       "to 316224000"},
       {"cleanPodPolicy: Running", "ttlSecondsAfterFinished: -1",
        "job.yaml:13: spec.runPolicy.ttlSecondsAfterFinished: found -1, expected an integer "
-       "from 0 "
-       "to 316224000"},
+       "from 0 to 316224000"},
       {"cleanPodPolicy: Running", "schedulingPolicy: {minAvailable: 5}",
        "job.yaml:13: spec.runPolicy.schedulingPolicy.minAvailable: found 5, expected an integer "
        "from 1 to 4"},
@@ -298,15 +291,13 @@ TEST(Validate, ChecksPathsAgainstVolumes) {
        "expected a variable such as $(TILEWRIGHT_JOB_NAME)"},
       {"output:$(TILEWRIGHT_JOB_NAME)", "output:.",
        "job.yaml:18: spec.trainer.output: found output:., expected a directory on the volume, not "
-       "the "
-       "volume itself"},
+       "the volume itself"},
       {"{claimName: tilewright-output}", "{claimName: tilewright-output, readOnly: true}",
        "job.yaml:18: spec.trainer.output: found the volume output, which is read-only, expected a "
        "writable volume"},
       {"learning_rate: 1e-4", "resume_from_checkpoint: elsewhere:x",
        "job.yaml:19: spec.trainer.resume_from_checkpoint: found the volume elsewhere, expected one "
-       "of "
-       "spec.volumes (models, data, output)"},
+       "of spec.volumes (models, data, output)"},
       {"data: data:MRPC", "data: \"data:\"", ""},
       {"data: data:MRPC", "data: data:$$(MRPC)", ""},
   });
@@ -599,8 +590,7 @@ TEST(Validate, ChecksWorkerFieldsAgainstKubernetesRules) {
   expect_errors({
       {"sharedMemory: 64Mi", "env: [{name: RANK, value: \"0\"}]",
        "job.yaml:28: spec.worker.env[0].name: found RANK, expected a name that the operator does "
-       "not "
-       "set itself"},
+       "not set itself"},
       {"sharedMemory: 64Mi", "env: [{name: A}, {name: A}]",
        "job.yaml:28: spec.worker.env[1].name: found A twice, expected each name once"},
       {"sharedMemory: 64Mi", "env: [{name: a=b}]",
@@ -621,8 +611,7 @@ TEST(Validate, ChecksWorkerFieldsAgainstKubernetesRules) {
        "job.yaml:23: spec.worker.image: found my image, expected an image name without whitespace"},
       {"sharedMemory: 64Mi", "terminationGracePeriodSeconds: -1",
        "job.yaml:28: spec.worker.terminationGracePeriodSeconds: found -1, expected an integer "
-       "from "
-       "0 to 86400"},
+       "from 0 to 86400"},
   });
 }
 
@@ -635,8 +624,7 @@ TEST(Validate, RejectsDuplicateVolumeNamesAndSources) {
        "job.yaml:36: spec.volumes[2].name: found output twice, expected each name once"},
       {"- name: data", "- name: data\n      emptyDir: {}",
        "job.yaml:33: spec.volumes[1]: found emptyDir and persistentVolumeClaim, expected one "
-       "volume "
-       "source"},
+       "volume source"},
       {"persistentVolumeClaim: {claimName: tilewright-data}",
        "persistentVolumeClame: {claimName: tilewright-data}",
        "job.yaml:35: spec.volumes[1].persistentVolumeClame: unknown field; did you mean "
@@ -645,8 +633,7 @@ TEST(Validate, RejectsDuplicateVolumeNamesAndSources) {
        "job.yaml:35: spec.volumes[1].persistentVolumeClaim.claimName: found nothing, expected the "
        "name of a claim\n"
        "job.yaml:35: spec.volumes[1].persistentVolumeClaim.claimNam: unknown field; did you "
-       "mean "
-       "claimName?"},
+       "mean claimName?"},
       {"      local: data\n      persistentVolumeClaim: {claimName: tilewright-data}\n", "",
        "job.yaml:33: spec.volumes[1]: found no source for data, expected a volume source such as "
        "persistentVolumeClaim, a local directory, or both"},

@@ -621,8 +621,7 @@ TEST(PermanentFailure, SaysWhatToChange) {
       {14, "tilewright-worker: /out: belongs to job \"a\"", "OutputRefused",
        "worker 1 (mrpc-worker-1 on node-a) exited with code 14 (tilewright-worker: /out: belongs "
        "to job \"a\"); a restart cannot fix this: create a job whose spec.trainer.output is "
-       "writable "
-       "and belongs to no other job, or set spec.trainer.overwrite_output_dir: true"},
+       "writable and belongs to no other job, or set spec.trainer.overwrite_output_dir: true"},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.reason);

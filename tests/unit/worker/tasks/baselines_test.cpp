@@ -49,7 +49,7 @@ TEST(Baselines, AreScoredWithTheMetricsOfTheTask) {
   const std::string header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n";
   folder.write("train.tsv", header + "1\t1\t2\ta b\ta b\n1\t1\t2\ta\ta\n0\t1\t2\ta\tb\n");
   folder.write("dev.tsv", header + "1\t1\t2\tx\tx\n0\t1\t2\tx\ty\n");
-  const std::vector<Baseline> found = find_task("mrpc")->baselines(folder.path(), 0);
+  const std::vector<Baseline> found = make_task({.name = "mrpc"})->baselines(folder.path(), 0);
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(found[0].name, "majority");
   EXPECT_THAT(found[0].metrics[0], Pair("accuracy", 0.5));
@@ -63,7 +63,7 @@ TEST(Baselines, AreThoseOfTheRowsThatAreEvaluated) {
   folder.write("train.tsv", "sentence\tlabel\na\t1\nb\t1\nc\t0\n");
   folder.write("dev.tsv", "sentence\tlabel\na\t1\nb\t0\nc\t0\nd\t0\n");
   const auto majority = [&](std::size_t max_samples) {
-    return find_task("sst2")->baselines(folder.path(), max_samples).at(0).metrics;
+    return make_task({.name = "sst2"})->baselines(folder.path(), max_samples).at(0).metrics;
   };
   EXPECT_THAT(majority(0), ElementsAre(Pair("accuracy", 0.25)));
   EXPECT_THAT(majority(2), ElementsAre(Pair("accuracy", 0.5)));
@@ -73,7 +73,7 @@ TEST(Baselines, SingleSentenceTasksHaveNoWordOverlap) {
   const DataFolder folder;
   folder.write("train.tsv", "sentence\tlabel\na\t1\n");
   folder.write("dev.tsv", "sentence\tlabel\na\t1\nb\t0\n");
-  const std::vector<Baseline> found = find_task("sst2")->baselines(folder.path(), 0);
+  const std::vector<Baseline> found = make_task({.name = "sst2"})->baselines(folder.path(), 0);
   ASSERT_EQ(found.size(), 1U);
   EXPECT_THAT(found[0].metrics, ElementsAre(Pair("accuracy", 0.5)));
 }
@@ -86,12 +86,12 @@ TEST(Baselines, TheMeanIsThatOfTheTrainingValues) {
 TEST(Baselines, AreEmptyForCorrelationsAndWithoutTrainingRows) {
   const DataFolder folder;
   folder.write("dev.tsv", "sentence\tlabel\na\t1\n");
-  EXPECT_TRUE(find_task("sst2")->baselines(folder.path(), 0).empty());
+  EXPECT_TRUE(make_task({.name = "sst2"})->baselines(folder.path(), 0).empty());
   const DataFolder scores;
   for (const char* name : {"train.tsv", "dev.tsv"}) {
     scores.write(name, "sentence1\tsentence2\tscore\na\tb\t1\na\tb\t2\n");
   }
-  EXPECT_TRUE(find_task("stsb")->baselines(scores.path(), 0).empty());
+  EXPECT_TRUE(make_task({.name = "stsb"})->baselines(scores.path(), 0).empty());
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ inline text::Tokenizer tiny_tokenizer() { return text::Tokenizer(text::tiny_spec
 // Reads the folder's train.tsv as `task`, expects a Failure(kData) and returns its message.
 inline std::string failure_of(const std::string& task, const DataFolder& folder) {
   try {
-    find_task(task)->read({Split::kTrain}, tiny_tokenizer(), folder.options());
+    make_task({.name = std::string(task)})
+        ->read({Split::kTrain}, tiny_tokenizer(), folder.options());
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.code(), ExitCode::kData) << failure.what();
     return failure.what();

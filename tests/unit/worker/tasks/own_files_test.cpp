@@ -182,7 +182,7 @@ TEST(OwnFiles, SayWhichColumnsAndLabelsTheyHave) {
   auto test = OwnFiles().test("test.csv", "text\na\n");
   test.options().model_labels = {"0", "1"};
   EXPECT_EQ(test.task()->layout(), "\"text\" (sentences); classification, 2 labels: 0, 1");
-  EXPECT_EQ(find_task("mrpc")->layout(), "");
+  EXPECT_EQ(make_task({.name = "mrpc"})->layout(), "");
 }
 
 TEST(OwnFiles, SayTheirLayoutInPrintableAndBoundedText) {

@@ -21,32 +21,32 @@ std::map<std::string, std::string> predict(const Task& task, const DataPart& par
 }
 
 TEST(Predictions, HaveLabelNamesForRunGlueAndIdsForGlue) {
-  EXPECT_THAT(
-      predict(*find_task("cola"), {Split::kTest}, "index\tsentence\n0\ta\n1\tb\n", {0, 1, 1, 0}),
-      ElementsAre(
-          Pair("CoLA.tsv", "index\tprediction\n0\t1\n1\t0\n"),
-          Pair("predict_results_cola.txt", "index\tprediction\n0\tacceptable\n1\tunacceptable\n")));
+  EXPECT_THAT(predict(*make_task({.name = "cola"}), {Split::kTest}, "index\tsentence\n0\ta\n1\tb\n",
+                      {0, 1, 1, 0}),
+              ElementsAre(Pair("CoLA.tsv", "index\tprediction\n0\t1\n1\t0\n"),
+                          Pair("predict_results_cola.txt",
+                               "index\tprediction\n0\tacceptable\n1\tunacceptable\n")));
 }
 
 TEST(Predictions, HaveLabelNamesForGlueWhereItAsksForThem) {
   const std::string nli = "index\tsentence1\tsentence2\n0\ta\tb\n1\ta\tb\n";
-  EXPECT_THAT(predict(*find_task("rte"), {Split::kTest}, nli, {0, 1, 1, 0}),
+  EXPECT_THAT(predict(*make_task({.name = "rte"}), {Split::kTest}, nli, {0, 1, 1, 0}),
               ElementsAre(Pair("RTE.tsv", "index\tprediction\n0\tnot_entailment\n1\tentailment\n"),
                           Pair("predict_results_rte.txt",
                                "index\tprediction\n0\tnot_entailment\n1\tentailment\n")));
   const std::vector<float> logits = {0, 0, 1, 0, 1, 0};
   const std::string named = "index\tprediction\n0\tcontradiction\n1\tneutral\n";
-  EXPECT_THAT(predict(*find_task("ax"), {Split::kTest}, nli, logits),
+  EXPECT_THAT(predict(*make_task({.name = "ax"}), {Split::kTest}, nli, logits),
               ElementsAre(Pair("AX.tsv", named), Pair("predict_results_ax.txt", named)));
-  EXPECT_THAT(predict(*find_task("mnli"), {Split::kTest, 0}, nli, logits),
+  EXPECT_THAT(predict(*make_task({.name = "mnli"}), {Split::kTest, 0}, nli, logits),
               ElementsAre(Pair("MNLI-m.tsv", named), Pair("predict_results_mnli.txt", named)));
-  EXPECT_THAT(predict(*find_task("mnli"), {Split::kTest, 1}, nli, logits),
+  EXPECT_THAT(predict(*make_task({.name = "mnli"}), {Split::kTest, 1}, nli, logits),
               ElementsAre(Pair("MNLI-mm.tsv", named), Pair("predict_results_mnli-mm.txt", named)));
 }
 
 TEST(Predictions, OfStsbAreNumbersThatTheSubmissionClips) {
   EXPECT_THAT(
-      predict(*find_task("stsb"), {Split::kTest},
+      predict(*make_task({.name = "stsb"}), {Split::kTest},
               "index\tsentence1\tsentence2\n0\ta\tb\n1\ta\tb\n2\ta\tb\n", {-0.25F, 3.14159F, 5.5F}),
       ElementsAre(
           Pair("STS-B.tsv", "index\tprediction\n0\t0.000\n1\t3.142\n2\t5.000\n"),
@@ -54,7 +54,7 @@ TEST(Predictions, OfStsbAreNumbersThatTheSubmissionClips) {
 }
 
 TEST(Predictions, KeepTheIndicesOfRowsAroundSkippedOnes) {
-  EXPECT_THAT(predict(*find_task("qqp"), {Split::kTest},
+  EXPECT_THAT(predict(*make_task({.name = "qqp"}), {Split::kTest},
                       "id\tquestion1\tquestion2\n0\ta\tb\n1\ta\n2\ta\tb\n", {0, 1, 1, 0}),
               ElementsAre(Pair("QQP.tsv", "index\tprediction\n0\t1\n2\t0\n"),
                           Pair("predict_results_qqp.txt",
@@ -69,8 +69,9 @@ TEST(Predictions, UseGluesIdsWhateverTheOrderOfTheModelsLabels) {
 }
 
 TEST(Predictions, AreNotWrittenForADevSplit) {
-  EXPECT_THAT(predict(*find_task("sst2"), {Split::kDev}, "sentence\tlabel\na\t1\n", {1, 0}),
-              IsEmpty());
+  EXPECT_THAT(
+      predict(*make_task({.name = "sst2"}), {Split::kDev}, "sentence\tlabel\na\t1\n", {1, 0}),
+      IsEmpty());
 }
 
 TEST(Predictions, FilesHaveTheNamesOfGluesSubmission) {
@@ -79,7 +80,10 @@ TEST(Predictions, FilesHaveTheNamesOfGluesSubmission) {
   const std::string all =
       "question\tsentence\tsentence1\tsentence2\t#1 String\t#2 String\na\tb\ta\tb\ta\tb\n";
   for (const auto& [task, file] : names) {
-    EXPECT_EQ(predict(*find_task(task), {Split::kTest}, all, {0, 1}).count(file), 1U) << file;
+    EXPECT_EQ(
+        predict(*make_task({.name = std::string(task)}), {Split::kTest}, all, {0, 1}).count(file),
+        1U)
+        << file;
   }
 }
 

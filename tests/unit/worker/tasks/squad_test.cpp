@@ -25,16 +25,16 @@ ReadOptions options_of(const DataFolder& folder) {
 }
 
 TEST(SquadTask, HasTheHeadAndTheFilesOfTheDataSet) {
-  const auto task = find_task("squad");
+  const auto task = tasks::make_task({.name = "squad"});
   EXPECT_EQ(task->head(), nn::Head::kQuestionAnswering);
   EXPECT_EQ(task->num_labels(), 2);
   EXPECT_THAT(task->label_names(), SizeIs(0));
   EXPECT_EQ(task->file_name({Split::kTrain}), "train-v1.1.json");
-  EXPECT_EQ(find_task("SQUAD_V2")->file_name({Split::kDev}), "dev-v2.0.json");
+  EXPECT_EQ(tasks::make_task({.name = "SQUAD_V2"})->file_name({Split::kDev}), "dev-v2.0.json");
 }
 
 TEST(SquadTask, NamesItsInputFiles) {
-  EXPECT_THAT(find_task("squad")->input_files({Split::kTrain}, "data"),
+  EXPECT_THAT(tasks::make_task({.name = "squad"})->input_files({Split::kTrain}, "data"),
               ElementsAre("data/train-v1.1.json"));
   TaskOptions own;
   own.name = "squad";
@@ -46,8 +46,8 @@ TEST(SquadTask, NamesItsInputFiles) {
 TEST(SquadTask, KeepsNoTextOfATrainingSplit) {
   const DataFolder folder;
   folder.write("train-v1.1.json", kAnswered);
-  const Dataset data =
-      find_task("squad")->read({Split::kTrain}, tiny_tokenizer(), options_of(folder));
+  const Dataset data = tasks::make_task({.name = "squad"})
+                           ->read({Split::kTrain}, tiny_tokenizer(), options_of(folder));
   EXPECT_THAT(data.ids, ElementsAre(2, 19, 3, 8, 16, 3));
   EXPECT_EQ(data.source, nullptr);
 }
@@ -55,7 +55,7 @@ TEST(SquadTask, KeepsNoTextOfATrainingSplit) {
 TEST(SquadTask, ReadsTargetsAndScoresLogits) {
   const DataFolder folder;
   folder.write("dev-v1.1.json", kAnswered);
-  const auto task = find_task("squad");
+  const auto task = tasks::make_task({.name = "squad"});
   const Dataset data = task->read({Split::kDev}, tiny_tokenizer(), options_of(folder));
   EXPECT_THAT(data.ids, ElementsAre(2, 19, 3, 8, 16, 3));
   EXPECT_THAT(data.labels, ElementsAre(5));
@@ -75,7 +75,7 @@ TEST(SquadTask, ReadsTargetsAndScoresLogits) {
 TEST(SquadTask, SquadV2ScoresQuestionsWithoutAnswers) {
   const DataFolder folder;
   folder.write("dev-v2.0.json", kUnanswered);
-  const auto task = find_task("squad_v2");
+  const auto task = tasks::make_task({.name = "squad_v2"});
   const Dataset data = task->read({Split::kDev}, tiny_tokenizer(), options_of(folder));
   EXPECT_THAT(data.labels, ElementsAre(0));
   std::vector<float> logits(12, 0);
@@ -90,7 +90,7 @@ TEST(SquadTask, EvaluationWithoutAnswersNeedsVersion2) {
   const DataFolder folder;
   folder.write("dev-v1.1.json", kUnanswered);
   folder.write("test-v1.1.json", kUnanswered);
-  const auto task = find_task("squad");
+  const auto task = tasks::make_task({.name = "squad"});
   EXPECT_EQ(failure_of([&] { task->read({Split::kDev}, tiny_tokenizer(), options_of(folder)); }),
             "dev-v1.1.json: question \"q\": has no answers, expected at least one; "
             "--version_2_with_negative accepts questions without");
@@ -105,7 +105,7 @@ TEST(SquadTask, RefusesAFileWhoseQuestionsAllLackTheMemberAnswers) {
   const std::string misspelt = R"({"id": "q", "question": "x", "answer": [{"text": "a"}]})";
   const std::string file = one_paragraph("a b", misspelt);
   const std::string row = R"({"id": "q", "question": "x", "context": "a b", "answer": "a"})";
-  const auto task = find_task("squad");
+  const auto task = tasks::make_task({.name = "squad"});
   ReadOptions options = options_of(folder);
   options.question_answering.version_2_with_negative = true;
   const auto read = [&](Split split) { return task->read({split}, tiny_tokenizer(), options); };
@@ -130,7 +130,9 @@ TEST(SquadTask, RefusesAFileWhoseQuestionsAllLackTheMemberAnswers) {
 TEST(SquadTask, WarnsOfATrainingWithoutAnAnswer) {
   const DataFolder folder;
   const auto warnings = [&] {
-    return find_task("squad")->read({Split::kTrain}, tiny_tokenizer(), options_of(folder)).warnings;
+    return tasks::make_task({.name = "squad"})
+        ->read({Split::kTrain}, tiny_tokenizer(), options_of(folder))
+        .warnings;
   };
   for (const char* none : {"[]", "null"}) {
     folder.write("train-v1.1.json", one_paragraph("a b", question("q", "x", none)));
@@ -147,7 +149,7 @@ TEST(SquadTask, ATestFileWithSomeAnswersHasScoresOnlyInVersion2) {
   folder.write("test-v1.1.json",
                one_paragraph("a b", question("q", "x", R"([{"text": "a", "answer_start": 0}])") +
                                         "," + question("r", "x", "[]")));
-  const auto task = find_task("squad");
+  const auto task = tasks::make_task({.name = "squad"});
   ReadOptions options = options_of(folder);
   const Dataset data = task->read({Split::kTest}, tiny_tokenizer(), options);
   EXPECT_FALSE(data.has_labels());
@@ -164,7 +166,7 @@ TEST(SquadTask, MaxSamplesLimitsQuestionsAndThenFeatures) {
   ReadOptions options = options_of(folder);
   options.max_seq_length = 8;
   options.question_answering.doc_stride = 2;
-  const auto task = find_task("squad");
+  const auto task = tasks::make_task({.name = "squad"});
   EXPECT_EQ(task->read({Split::kTrain}, tiny_tokenizer(), options).size(), 6U);
   options.max_samples = 1;
   EXPECT_EQ(task->read({Split::kTrain}, tiny_tokenizer(), options).size(), 1U);

@@ -26,7 +26,7 @@ TEST(Evaluator, SmoothsTheLabelsOfTheLossAsTheTrainerDoes) {
   int compared = 0;
   for (const auto& one : golden.at("cases")) {
     const int classes = one.at("classes");
-    const auto task = tasks::find_task(classes == 3 ? "mnli" : "mrpc");
+    const auto task = tasks::make_task({.name = classes == 3 ? "mnli" : "mrpc"});
     if (classes != task->num_labels()) continue;
     const auto logits = one.at("logits").get<std::vector<float>>();
     tasks::DatasetLists lists;
@@ -48,7 +48,7 @@ TEST(Evaluator, SmoothsTheLabelsOfTheLossAsTheTrainerDoes) {
 // exp(-90) is a denormal number, which the mode of the kernels makes zero.
 TEST(Evaluator, WritesSmallProbabilitiesAsNumpyDoes) {
   using tasks::squad::examples_of, tasks::tiny_tokenizer;
-  const auto task = tasks::find_task("squad");
+  const auto task = tasks::make_task({.name = "squad"});
   const EvaluationSet set{
       .part = {tasks::Split::kDev, 0},
       .suffix = "",

@@ -24,7 +24,7 @@ struct Attempts {
   std::vector<std::string> warnings = {};
 
   void run() {
-    write_with_retry(
+    retry_while_unavailable(
         [&] {
           if (++writes <= failures) throw Failure(code, "out: No space left on device");
         },

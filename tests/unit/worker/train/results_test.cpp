@@ -197,7 +197,7 @@ TEST_F(ResultsTest, CountTheQuestionsOfSquadInIntegers) {
 
 // run_qa.py calls predict() without a prefix, and its test features have no positions.
 TEST_F(ResultsTest, HaveTheNamesOfRunQaForPredictedAnswers) {
-  job_.task = tasks::find_task("squad");
+  job_.task = tasks::make_task({.name = "squad"});
   evaluations_.clear();
   const std::vector<EvaluationResult> predictions = {
       {.metrics = {{"exact_match", 50.0}, {"f1", 60.0}},
