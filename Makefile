@@ -105,7 +105,7 @@ peers-torchrun: .cache/peers/installed cluster-programs ## real torchrun agents 
 
 PARITY_PYTHON := .cache/parity/bin/python
 PARITY_DATA ?= ../shared/data
-PARITY_MODELS ?= bert-small distilbert-small bert-base distilbert bert-large
+PARITY_MODELS ?= bert-small distilbert-small tinybert bert-base distilbert bert-large
 parity: parity-gradients parity-loss-curves parity-quality ## compares gradients and loss curves with PyTorch's and trained models with Hugging Face's Trainer (hours; resumes; PARITY_FLAGS="--tasks mrpc --minutes 60")
 
 .cache/parity/installed: bench/parity/requirements.txt .ci/packages-peers.txt

@@ -41,6 +41,9 @@ MODELS = {
                             "intermediate_size": 160, "max_position_embeddings": 32}, LENGTHS),
     "distilbert-small": ("distilbert", {"vocab_size": 200, "dim": 64, "n_layers": 3, "n_heads": 4, "hidden_dim": 160,
                                         "max_position_embeddings": 32}, LENGTHS),
+    # Heads of 26.
+    "tinybert": ("bert", {"hidden_size": 312, "num_hidden_layers": 4, "num_attention_heads": 12,
+                          "intermediate_size": 1200}, TRUE_LENGTHS),
     "bert-base": ("bert", {}, TRUE_LENGTHS),
     "bert-large": ("bert", BERT_LARGE, TRUE_LENGTHS),
     "distilbert": ("distilbert", {}, TRUE_LENGTHS),

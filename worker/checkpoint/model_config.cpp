@@ -68,7 +68,8 @@ const nn::ModelFamily& require_architecture(const JsonFields& fields) {
     fields.fail("model_type", known);
   }
   const std::string activation(family->fields.hidden_act);
-  if (fields.string(activation, "gelu") != "gelu") {
+  const std::string name = fields.string(activation, "gelu");
+  if (name != "gelu" && name != "gelu_python") {  // the same formula
     fields.fail(activation, "\"gelu\" (exact GELU with erf)");
   }
   if (fields.string("position_embedding_type", "absolute") != "absolute") {

@@ -41,8 +41,8 @@ using runtime::ThreadPool;
 
 // Maximum row width of the kernels with dropout; sizes the mask buffer.
 inline constexpr std::int64_t kMaxHidden = 16384;
-// Attention needs a head size that is a multiple of this.
-inline constexpr std::int64_t kHeadSizeUnit = 8;
+// Attention needs a head size that is a multiple of this: it reads bf16 in pairs.
+inline constexpr std::int64_t kHeadSizeUnit = 2;
 
 // A kernel as the layers call it: a launcher bound to the table of single-threaded kernels (or GEMM
 // engine) of one instruction set. Calling it costs two indirect calls.
@@ -122,7 +122,7 @@ struct AttentionForward {
   const std::int32_t* attended = nullptr;
   std::int64_t B = 0;
   std::int64_t heads = 0;
-  std::int64_t head_size = 0;     // D, a multiple of 8
+  std::int64_t head_size = 0;     // D, a multiple of kHeadSizeUnit
   std::int64_t max_seqlen = 0;    // longest example of the batch; sizes the scratch
   Dropout dropout;                // of probabilities; row = key, column = query
   Activation* context = nullptr;  // [T, A * D]

@@ -155,6 +155,11 @@ TEST_F(ModelConfigTest, FindsTheTypeOfOldModelsInTheirClass) {
   expect_refused(nlohmann::json::object(), "model_type is missing");
 }
 
+TEST_F(ModelConfigTest, TakesTheSameActivationByItsOtherName) {
+  minimal_["hidden_act"] = "gelu_python";
+  EXPECT_EQ(read(minimal_).encoder.hidden_size, 384);
+}
+
 TEST_F(ModelConfigTest, RefusesAnotherArchitecture) {
   expect_refused({{"model_type", "roberta"}},
                  "model_type is \"roberta\", expected \"bert\" or \"distilbert\"");
@@ -178,8 +183,8 @@ TEST_F(ModelConfigTest, RefusesSizesMissingOutOfRangeOrNotDivisible) {
   }
   expect_refused({{"num_attention_heads", 10}},
                  "hidden_size is 384, expected a multiple of num_attention_heads, which is 10");
-  expect_refused({{"hidden_size", 312}},
-                 "hidden_size is 312, expected a multiple of 8 times num_attention_heads, which is "
+  expect_refused({{"hidden_size", 300}},
+                 "hidden_size is 300, expected a multiple of 2 times num_attention_heads, which is "
                  "12, up to 16384");
   expect_refused({{"hidden_size", 32768}, {"num_attention_heads", 64}}, "hidden_size is 32768");
   expect_refused({{"hidden_dropout_prob", 1}},

@@ -22,6 +22,9 @@ std::vector<Batch> batches() {
   for (std::int64_t head_size = 8; head_size <= 136; head_size += 8) {
     all.push_back({{1, 15, 33, 48}, {}, head_size});
   }
+  for (const std::int64_t head_size : {2, 26, 30, 34, 66}) {
+    all.push_back({{1, 15, 33, 48}, {}, head_size});
+  }
   all.push_back({{2, 0, 16, 17, 31, 32, 53, 64}, {}, 32});
   all.push_back({{128, 129, 145, 260}, {}, 64});
   all.push_back({{40, 64, 65, 150}, {1, 33, 48, 131}, 64});

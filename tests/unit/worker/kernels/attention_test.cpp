@@ -11,7 +11,8 @@ TEST_P(AttentionTest, AgreesWithDoublePrecision) {
   with_type([&]<typename Activation>(Activation) {
     for (const Shape& shape :
          {Shape{{3, 1, 0, 17}, 2, 8}, Shape{{70, 33}, 3, 32}, Shape{{131, 64, 2}, 2, 64},
-          Shape{{48, 100}, 1, 40}, Shape{{131, 33}, 1, 136}}) {
+          Shape{{48, 100}, 1, 40}, Shape{{131, 33}, 1, 136}, Shape{{53, 17}, 3, 26},
+          Shape{{1, 35}, 2, 2}, Shape{{70}, 2, 66}}) {
       const Examples e = make_examples(shape.lengths, 100);
       const std::int64_t width = shape.heads * shape.head_size;
       const auto qkv = random_vector<Activation>(3 * e.tokens() * width, 1);
