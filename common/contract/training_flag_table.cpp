@@ -178,9 +178,12 @@ std::vector<TrainingFlag> working_flags() {
                      "directory with the task's training and evaluation files; empty: the task's "
                      "data set on the Hugging Face hub"),
               "Not in the scripts: the public files of a task in a local directory."),
-      required(hub_name(
-          string("model_name_or_path", &Settings::model_name_or_path,
-                 "pre-trained model: a directory in Hugging Face's layout, or a name on its hub"))),
+      differs(
+          required(hub_name(string(
+              "model_name_or_path", &Settings::model_name_or_path,
+              "pre-trained model: a directory in Hugging Face's layout, or a name on its hub"))),
+          "A model in the cache is used without a request, and the log says so; transformers "
+          "asks the hub for a later commit."),
       string("model_revision", &Settings::model_revision,
              "branch, tag or commit of a model on the hub"),
       hub_name(
@@ -368,8 +371,12 @@ std::vector<TrainingFlag> working_flags() {
                       "maximum number of checkpoints to keep; 0 or below: all"),
               "The Trainer keeps all. Workers restart from the newest, so older ones only fill the "
               "volume."),
-      boolean("overwrite_output_dir", &Settings::overwrite_output_dir,
-              "begin anew in the output directory, also if it belongs to another job"),
+      differs(
+          boolean("overwrite_output_dir", &Settings::overwrite_output_dir,
+                  "begin anew in the output directory, also if it belongs to another job"),
+          "Removes the checkpoints that this program has written there, of any job; the Trainer "
+          "keeps them until save_total_limit removes them. To start from one of them, use "
+          "another output_dir."),
       differs(volume_path(string("resume_from_checkpoint", &Settings::resume_from_checkpoint,
                                  "checkpoint directory to resume from; empty: this job's newest "
                                  "checkpoint, if any")),

@@ -257,6 +257,8 @@ TEST_F(Training, StartsAnewWithOverwriteOutputDir) {
     EXPECT_EQ(run(overwriting), 128 + SIGKILL);
   }
   EXPECT_THAT(output_, ::testing::Not(::testing::HasSubstr("resuming from")));
+  EXPECT_THAT(output_, ::testing::HasSubstr(
+                           "out: --overwrite_output_dir removes checkpoint-8, checkpoint-4"));
   EXPECT_EQ(train_in_one_process("out", 2), reference);
   EXPECT_THAT(output_, ::testing::HasSubstr("checkpoint-4 (step 4 of 12)"));
   EXPECT_EQ(train_in_one_process("out", 2, {"--overwrite_output_dir"}), reference);

@@ -184,7 +184,16 @@ fs::path resolve_model(const ModelRequest& request, const HubOptions& options) {
     CachedSource source(cache, *commit);
     missing = get_parts(request.parts, source);
     if (missing.empty()) cached = cache.snapshot(*commit);
-    if (cached && source.all_known()) return *cached;
+    if (cached && source.all_known()) {
+      // Of the request for the weights only: a job also asks for the config and the tokenizer.
+      if (!options.offline && request.parts.weights && *commit != request.revision) {
+        options.report(
+            fmt::format("model {}: {} is commit {} in the cache; not compared with the "
+                        "hub",
+                        name, request.revision, *commit));
+      }
+      return *cached;
+    }
     missing = "no " + missing;
   }
   if (options.offline) {

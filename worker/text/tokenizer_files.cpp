@@ -78,6 +78,9 @@ struct Document {
   void require(std::string_view keys, const std::string& expected) const {
     if (at(keys) != expected) reject(keys, at(keys), fmt::format("\"{}\"", expected).c_str());
   }
+  void require_if_present(std::string_view keys, const std::string& expected) const {
+    if (!at(keys).is_null()) require(keys, expected);
+  }
 };
 
 // Builds a document from the parser's events. The entries of model.vocab go to a list and not into
@@ -407,6 +410,9 @@ void read_tokenizer_json(const Document& document, const TokenNames& names, Toke
     spec.max_characters_per_word = static_cast<std::size_t>(read_id(
         document, [] { return "model.max_input_chars_per_word"; }, most));
   }
+  // Long sequences are cut at the end; none is padded.
+  document.require_if_present("truncation.direction", "Right");
+  document.require_if_present("padding.direction", "Right");
   read_vocabulary(document, spec);
   read_added_tokens(document, spec);
 }
@@ -473,6 +479,8 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   const fs::path config_path = model_dir / model_files::kTokenizerConfig;
   Document config{config_path, Json::object()};
   if (fs::exists(config_path, ignored)) config = read_json(config_path);
+  config.require_if_present("truncation_side", "right");
+  config.require_if_present("padding_side", "right");
   TokenNames names;
   read_special_tokens(config, names);
   const fs::path special_path = model_dir / model_files::kSpecialTokens;
@@ -498,7 +506,9 @@ TokenizerSpec read_tokenizer_files(const fs::path& model_dir) {
   }
   const Json& class_name = of_class.at(kTokenizerClass);
   if (class_name.is_string()) spec.class_name = class_name.get<std::string>();
-  if (!from_json || spec.class_name != "PreTrainedTokenizerFast") {
+  const bool keeps_normaliser =
+      spec.class_name == "PreTrainedTokenizerFast" || spec.class_name == "TokenizersBackend";
+  if (!from_json || !keeps_normaliser) {
     read_normaliser(config, spec.normaliser);
   }
   read_model_max_length(config, spec);

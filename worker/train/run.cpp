@@ -491,6 +491,9 @@ class TrainingRun {
           if (session_.has_uid_of_agent()) session_.raise_epoch(failure.epoch());
           throw;
         }
+        if (ownership == checkpoint::OutputOwnership::kOverwritten && !request.keep_checkpoints) {
+          warn_of_removed_checkpoints();
+        }
       });
       return std::string(ownership == checkpoint::OutputOwnership::kResumed ? kResume : "");
     });
@@ -507,6 +510,17 @@ class TrainingRun {
       return std::string();
     });
     return restored;
+  }
+
+  void warn_of_removed_checkpoints() {
+    std::vector<std::string> names;
+    for (const std::filesystem::path& path :
+         checkpoint::list_checkpoints(job_.settings.output_dir)) {
+      names.push_back(path.filename().string());
+    }
+    if (names.empty()) return;
+    log_.warn("{}: --overwrite_output_dir removes {}", job_.settings.output_dir,
+              checkpoint::abbreviated_list(names));
   }
 
   // Without a state as retry_output(). With one tries once: false if the storage is unavailable.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -51,6 +52,14 @@ bool is_integer(const Value& value) {
          number_text(value).find_first_not_of("-0123456789") == std::string_view::npos;
 }
 
+// The values that pandas.read_csv() takes as missing unless na_values says otherwise.
+bool is_word_for_missing(const Value& value) {
+  constexpr std::array<std::string_view, 18> kWords = {
+      "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+      "<NA>", "N/A",      "NA",  "NULL",    "NaN",      "None", "n/a",  "nan",    "null"};
+  return value.kind == ValueKind::kField && std::ranges::find(kWords, value.text) != kWords.end();
+}
+
 // Also 1.0, as pandas writes the integers of a column with a missing value.
 bool is_whole(const Value& value) {
   double number = 0;
@@ -96,6 +105,16 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
     rows.fail(fmt::format("the label {} is a {}, expected a {} as in the rows before",
                           excerpt(value.text), type, type_));
   }
+  if (distinct_.size() <= checkpoint::kMaxLabels) distinct_.emplace(value.text);
+  if (is_word_for_missing(value)) {
+    if (missing_.empty()) {
+      missing_ =
+          fmt::format("{}: the label is missing: found {}, expected a number as in other rows",
+                      rows.location(), quoted_excerpt(value.text));
+    }
+    return;
+  }
+  has_others_ = true;
   all_booleans_ = all_booleans_ && boolean_of(value).has_value();
   all_numbers_ = all_numbers_ && is_number(value);
   all_integers_ = all_integers_ && is_integer(value);
@@ -106,14 +125,16 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
                     excerpt(value.text), std::numeric_limits<std::int64_t>::min(),
                     std::numeric_limits<std::int64_t>::max());
   }
-  if (distinct_.size() <= checkpoint::kMaxLabels) distinct_.emplace(value.text);
 }
 
 Labels LabelFinder::finish(const RowSource& rows) const {
   Labels labels;
+  // Beside other words, or alone, these words are names.
+  const bool has_words = !missing_.empty();
+  if (has_words && has_others_ && all_numbers_) throw Failure(ExitCode::kData, missing_);
   // Classes that only their size would turn into the values of a regression.
   if (all_integers_ && !out_of_range_.empty()) throw Failure(ExitCode::kData, out_of_range_);
-  if (all_numbers_ && !all_integers_) {
+  if (all_numbers_ && !all_integers_ && !has_words) {
     labels.type = LabelType::kNumbers;
     labels.all_whole = all_whole_;
     return labels;
@@ -124,7 +145,7 @@ Labels LabelFinder::finish(const RowSource& rows) const {
   if (distinct_.size() > checkpoint::kMaxLabels) {
     fail(fmt::format("found more than {} different labels", checkpoint::kMaxLabels));
   }
-  if (all_integers_) {
+  if (all_integers_ && !has_words) {
     labels.type = LabelType::kIntegers;
     std::set<std::int64_t> integers;  // different digits may give the same one
     for (const std::string& text : distinct_) {
@@ -132,7 +153,7 @@ Labels LabelFinder::finish(const RowSource& rows) const {
     }
     for (const std::int64_t integer : integers) labels.names.push_back(std::to_string(integer));
   } else {
-    labels.type = all_booleans_ ? LabelType::kBooleans : LabelType::kNames;
+    labels.type = all_booleans_ && !has_words ? LabelType::kBooleans : LabelType::kNames;
     std::set<std::string> names;
     for (const std::string& text : distinct_) {
       names.insert(label_name(labels.type, {ValueKind::kField, text}));

@@ -30,13 +30,16 @@ class LabelFinder {
   // the type of those before.
   void add(const RowSource& rows, const Value& value);
 
-  // `rows`: for messages. Throws Failure(kData) if there are less than two classes or too many, or
-  // if the labels are integers of which one has more than 64 bits.
+  // `rows`: for messages. Throws Failure(kData) if there are less than two classes or too many, if
+  // the labels are integers of which one has more than 64 bits, or if they are numbers except for a
+  // word by which pandas knows a missing one.
   Labels finish(const RowSource& rows) const;
 
  private:
   std::string_view type_;     // in JSON or a table; empty: fields of a text file
   std::string out_of_range_;  // the message for the first integer of more than 64 bits
+  std::string missing_;       // the message for the first word for a missing number
+  bool has_others_ = false;   // labels that are no such word
   bool all_booleans_ = true;
   bool all_integers_ = true;
   bool all_numbers_ = true;

@@ -163,6 +163,8 @@ TEST_F(Dataset, OfTheDatasetsLibraryIsUsedAsItIs) {
     EXPECT_EQ(files.config, "plain_text");
     EXPECT_THAT(files.splits.at("train"), ElementsAre(prepared / "squad-train.arrow"));
     EXPECT_THAT(files.splits.at("validation"), ElementsAre(prepared / "squad-validation.arrow"));
+    EXPECT_TRUE(
+        reported(fmt::format("data set {}: as the datasets library has prepared it", name)));
   }
   EXPECT_TRUE(server_.requests().empty());
 }

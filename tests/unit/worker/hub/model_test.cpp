@@ -68,8 +68,11 @@ TEST_F(Model, InTheCacheNeedsNoRequest) {
   add_model();
   const fs::path first = resolve();
   const std::size_t requests = server_.requests().size();
+  EXPECT_FALSE(reported("not compared"));
   EXPECT_EQ(resolve(), first);
   EXPECT_EQ(server_.requests().size(), requests);
+  EXPECT_TRUE(reported("main is commit " + first.filename().string() +
+                       " in the cache; not compared with the hub"));
 }
 
 TEST_F(Model, OfAnEarlierNameIsCachedUnderThatName) {

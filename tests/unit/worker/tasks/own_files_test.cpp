@@ -373,6 +373,18 @@ TEST(OwnFiles, MissingLabelsAndColumnsAreRefused) {
             "test.csv: the column \"text\" is missing, found \"sentence\"");
 }
 
+// As pandas reads a column of numbers. Beside other words it is one of the names.
+TEST(OwnFiles, AWordForAMissingNumberIsNoLabel) {
+  EXPECT_EQ(OwnFiles().train("train.csv", "text,label\na,1.5\nb,NA\nc,2.25\n").failure(),
+            "train.csv:3: the label is missing: found \"NA\", expected a number as in other rows");
+  EXPECT_EQ(OwnFiles().train("train.csv", "text,label\na,NaN\nb,0\nc,1\nd,null\n").failure(),
+            "train.csv:2: the label is missing: found \"NaN\", expected a number as in other rows");
+  EXPECT_THAT(OwnFiles().train("train.csv", "text,label\na,NA\nb,yes\n").task()->label_names(),
+              ElementsAre("NA", "yes"));
+  EXPECT_THAT(OwnFiles().train("train.csv", "text,label\na,NA\nb,null\n").task()->label_names(),
+              ElementsAre("NA", "null"));
+}
+
 TEST(OwnFiles, WithoutATrainingFileTheLabelsAreTheModels) {
   auto files = OwnFiles().dev("dev.csv", "text,label\na,yes\nb,no\n");
   files.options().model_labels = {"no", "yes"};

@@ -176,10 +176,11 @@ TEST(TokenizerFiles, AppliesTheSettingsOfTokenizerJson) {
     root["model"]["max_input_chars_per_word"] = 4;
     root["added_tokens"].push_back({{"id", 16}, {"content", "b"}, {"single_word", true}});
   });
-  for (const char* config : {R"({"tokenizer_class": "PreTrainedTokenizerFast"})",
-                             R"({"tokenizer_class": "PreTrainedTokenizerFast",
+  for (const char* config :
+       {R"({"tokenizer_class": "PreTrainedTokenizerFast"})",
+        R"({"tokenizer_class": "PreTrainedTokenizerFast",
                                  "do_lower_case": true})",
-                             R"({"do_lower_case": false})"}) {
+        R"({"tokenizer_class": "TokenizersBackend"})", R"({"do_lower_case": false})"}) {
     directory.write("tokenizer_config.json", config);
     EXPECT_EQ(ids_of(Tokenizer::load(directory.path()), "Cafe café unaffable b"),
               (Ids{12, 11, 1, 16}))
@@ -267,6 +268,27 @@ TEST(TokenizerFiles, RefusesOtherTokenizers) {
   EXPECT_THAT(failure_of_json(
                   [](Json& root) { root["post_processor"]["pair"][3]["Sequence"]["type_id"] = 0; }),
               HasSubstr("post_processor.pair"));
+}
+
+TEST(TokenizerFiles, RefusesToCutOrPadOnTheLeft) {
+  EXPECT_THAT(failure_of_json([](Json& root) {
+                root["truncation"] = {{"direction", "Left"}};
+              }),
+              HasSubstr("truncation.direction is \"Left\", expected \"Right\""));
+  EXPECT_THAT(failure_of_json([](Json& root) {
+                root["padding"] = {{"direction", "Left"}};
+              }),
+              HasSubstr("padding.direction is \"Left\", expected \"Right\""));
+  for (const std::string name : {"truncation_side", "padding_side"}) {
+    const ModelDirectory directory;
+    directory.write_json();
+    directory.write("tokenizer_config.json", Json{{name, "right"}}.dump());
+    EXPECT_NO_THROW(read_tokenizer_files(directory.path()));
+    directory.write("tokenizer_config.json", Json{{name, "left"}}.dump());
+    EXPECT_THAT(failure_of(directory.path()),
+                AllOf(HasSubstr("tokenizer_config.json"),
+                      HasSubstr(name + " is \"left\", expected \"right\"")));
+  }
 }
 
 TEST(TokenizerFiles, RefusesWrongTypesAndNumbers) {
