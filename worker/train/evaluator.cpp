@@ -89,21 +89,30 @@ double loss_of(const tasks::Task& task, const tasks::Dataset& data, std::size_t 
   TW_CHECK(false, "unknown head {}", static_cast<int>(task.head()));
 }
 
+std::size_t count_logits(const tasks::Task& task, const tasks::Dataset& data) {
+  const std::size_t rows =
+      task.head() == nn::Head::kQuestionAnswering ? data.tokens() : data.size();
+  return rows * static_cast<std::size_t>(task.num_labels());
+}
+
 }  // namespace
 
 std::vector<float> gather_logits(collectives::Mesh& mesh, std::span<const float> own,
-                                 MonotonicTime deadline, std::size_t piece) {
+                                 std::size_t total, MonotonicTime deadline, std::size_t piece) {
   const auto text_of = [](std::span<const float> logits) {
     return std::string_view(reinterpret_cast<const char*>(logits.data()), logits.size_bytes());
   };
   std::vector<std::size_t> counts;  // by rank
+  std::size_t left = total;
   for (const std::string& text :
        collectives::all_gather(mesh, std::to_string(own.size()), kMaxCollectiveBytes, deadline)) {
     const auto count = parse_number<std::size_t>(text);
-    if (!count) {
-      throw Failure(ExitCode::kPeerLost, fmt::format("rank {} sent {} as the number of its logits",
-                                                     counts.size(), quoted_excerpt(text)));
+    if (!count || *count > left) {
+      throw Failure(ExitCode::kPeerLost,
+                    fmt::format("rank {} sent {} as the number of its logits, expected at most {}",
+                                counts.size(), quoted_excerpt(text), left));
     }
+    left -= *count;
     counts.push_back(*count);
   }
   std::vector<std::size_t> begins(counts.size());  // of each rank in `all`
@@ -132,13 +141,9 @@ std::vector<float> gather_logits(collectives::Mesh& mesh, std::span<const float>
 EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
                        const std::vector<float>& logits, double label_smoothing) {
   const tasks::Dataset& data = set.data;
-  const auto width = static_cast<std::size_t>(task.num_labels());
-  const std::size_t rows =
-      task.head() == nn::Head::kQuestionAnswering ? data.tokens() : data.size();
-  if (logits.size() != rows * width) {
-    throw Failure(ExitCode::kPeerLost,
-                  fmt::format("evaluation gathered {} logits for {} rows of {} labels",
-                              logits.size(), rows, width));
+  if (logits.size() != count_logits(task, data)) {
+    throw Failure(ExitCode::kPeerLost, fmt::format("evaluation gathered {} logits, expected {}",
+                                                   logits.size(), count_logits(task, data)));
   }
   const runtime::DenormalsScope denormals;  // small probabilities have NumPy's digits
   EvaluationResult result;
@@ -200,8 +205,8 @@ EvaluationResult Evaluator<Activation>::evaluate(collectives::Mesh& mesh, const 
   const auto examples = static_cast<std::int64_t>(set.data.size());
   const std::vector<float> own =
       compute_logits(set.data, equal_share(mesh.rank(), mesh.world(), examples), before_batch);
-  const std::vector<float> logits =
-      gather_logits(mesh, own, collective_deadline(begin, monotonic_now()));
+  const std::vector<float> logits = gather_logits(mesh, own, count_logits(*job_.task, set.data),
+                                                  collective_deadline(begin, monotonic_now()));
   EvaluationResult result;
   if (mesh.rank() == 0) {
     result =

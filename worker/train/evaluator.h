@@ -33,11 +33,12 @@ struct EvaluationResult {
 EvaluationResult score(const tasks::Task& task, const EvaluationSet& set,
                        const std::vector<float>& logits, double label_smoothing);
 
-// Returns the logits of all ranks, by rank, on rank 0, and nothing elsewhere. Collective.
-// `deadline`: until which a rank waits for the others to have theirs, which then go in pieces of at
-// most `piece` logits a rank. Throws Failure(kPeerLost).
+// Returns the logits of all ranks, by rank, on rank 0, and nothing elsewhere. Collective. `total`:
+// of all ranks. `deadline`: until which a rank waits for the others to have theirs, which then go
+// in pieces of at most `piece` logits a rank. Throws Failure(kPeerLost).
 std::vector<float> gather_logits(collectives::Mesh& mesh, std::span<const float> own,
-                                 MonotonicTime deadline, std::size_t piece = kPieceElements);
+                                 std::size_t total, MonotonicTime deadline,
+                                 std::size_t piece = kPieceElements);
 
 template <typename Activation>
 class Evaluator {

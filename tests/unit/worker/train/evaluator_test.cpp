@@ -74,7 +74,7 @@ TEST(Evaluator, GathersMoreLogitsThanOneOperationTakes) {
   std::vector<float> found;
   collectives::expect_no_errors(collectives::run_ranks(4, [&](collectives::Mesh& mesh) {
     const std::vector<float> all = gather_logits(mesh, own[static_cast<std::size_t>(mesh.rank())],
-                                                 collectives::test_deadline(), 2);
+                                                 10, collectives::test_deadline(), 2);
     if (mesh.rank() == 0) {
       found = all;
     } else {
@@ -82,6 +82,24 @@ TEST(Evaluator, GathersMoreLogitsThanOneOperationTakes) {
     }
   }));
   EXPECT_EQ(found, (std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+}
+
+// The second number makes the sum of all small again.
+TEST(Evaluator, RefusesMoreLogitsThanTheDataHave) {
+  for (const char* count : {"9", "18446744073709551608", "-1", "x"}) {
+    const std::vector<std::string> errors = collectives::run_ranks(3, [&](collectives::Mesh& mesh) {
+      const std::vector<float> own(4);
+      if (mesh.rank() == 1) {
+        collectives::all_gather(mesh, count, kMaxCollectiveBytes, collectives::test_deadline());
+      } else {
+        gather_logits(mesh, own, 12, collectives::test_deadline(), 2);
+      }
+    });
+    for (const std::size_t rank : {0U, 2U}) {
+      EXPECT_EQ(errors[rank], std::string("rank 1 sent \"") + count +
+                                  "\" as the number of its logits, expected at most 8");
+    }
+  }
 }
 
 TEST(Evaluator, WaitsForAWorkerThatNeedsTenTimesAsLong) {
