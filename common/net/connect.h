@@ -1,6 +1,8 @@
 // Opens TCP connections: connect_to() on the client, Listener on the server.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <functional>
 
 #include "common/net/socket.h"
@@ -22,8 +24,9 @@ Result<Socket> connect_to(const Address& address, const Wait& wait, Retry retry 
 class Listener {
  public:
   // Port 0 selects a free port; an empty host means all addresses, IPv4 and IPv6. Errors carry
-  // kUsage: an unknown host, an address in use.
-  static Result<Listener> bind(const Address& address, int backlog = 128);
+  // kUsage: an unknown host, an address in use. `backlog`: most connections that wait to be
+  // accepted; the kernel caps it (net.core.somaxconn).
+  static Result<Listener> bind(const Address& address, int backlog = SOMAXCONN);
   // The bound address with its actual port; the host is numeric ("::" for all addresses, or
   // "0.0.0.0" on a system without IPv6).
   const Address& local_address() const { return local_; }

@@ -50,8 +50,7 @@ constexpr char kOtherVersion = 'V';  // permanent
 constexpr char kShared = 'S';
 constexpr char kNotShared = 'T';
 constexpr std::size_t kMaxReplyBytes = 1000;
-// Connections that have not proved the secret, in addition to one per stream and rank. The queue of
-// the listener is shorter.
+// Connections that have not proved the secret, in addition to one per stream and rank.
 constexpr std::size_t kMaxStrangers = 256;
 constexpr Duration kRetryDelay = std::chrono::milliseconds(20);
 // Limit of one connection attempt. The builder does nothing else during an attempt.

@@ -23,6 +23,8 @@ constexpr int kNameBytes = 16;
 
 Error unsupported(const std::string& what) { return {ExitCode::kUnsupported, what}; }
 
+constexpr unsigned kNoExecSeal = 0x0008;  // MFD_NOEXEC_SEAL, which glibc 2.36 does not have
+
 Error refused(std::string_view call) {
   return unsupported(fmt::format("{}: {}", call, std::strerror(errno)));
 }
@@ -68,7 +70,12 @@ Result<SharedSegment> SharedSegment::mapped(std::size_t bytes) && {
 
 Result<SharedSegment> SharedSegment::create(std::size_t bytes, Pages pages) {
   std::string name = "tilewright-" + random_hex(kNameBytes);
-  FileDescriptor memory(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  // Where vm.memfd_noexec is 2 the kernel refuses memory that could be executed.
+  FileDescriptor memory(memfd_create(name.c_str(), kFlags | kNoExecSeal));
+  if (!memory && errno == EINVAL) {  // before Linux 6.3
+    memory = FileDescriptor(memfd_create(name.c_str(), kFlags));
+  }
   if (!memory) return refused("memfd_create");
   const int problem = resize(memory.get(), bytes, pages);
   if (problem != 0) {

@@ -287,5 +287,24 @@ TEST(Listener, ListensOnBothFamiliesWithoutAHost) {
   }
 }
 
+// As in a membership epoch of many processes, where all connect to rank 0 at once.
+TEST(Listener, KeepsManyConnectionsUntilTheyAreAccepted) {
+  const Listener listener = Listener::bind({"127.0.0.1", 0}).or_throw();
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(listener.local_address().port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::vector<FileDescriptor> clients;
+  for (int i = 0; i < 200; ++i) {
+    clients.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (connect(clients.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+      ASSERT_EQ(errno, EINPROGRESS);
+    }
+  }
+  for (const FileDescriptor& one : clients) {
+    ASSERT_EQ(wait_ready(one.get(), POLLOUT, within(std::chrono::seconds(20))), Ready::kYes);
+  }
+}
+
 }  // namespace
 }  // namespace tilewright::net
