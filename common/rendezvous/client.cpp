@@ -108,8 +108,10 @@ class Client::Impl {
   // Used only by the client's thread.
   std::mt19937_64 jitter_;
   Duration backoff_{};
-  MonotonicTime last_received_;
   MonotonicTime next_heartbeat_;
+  std::optional<MonotonicTime> unanswered_since_;  // the first heartbeat without an answer
+  Duration answer_timeout_ = options_.coordinator_timeout;
+  Duration heartbeat_interval_ = options_.heartbeat_interval;
   std::thread thread_;
 };
 
@@ -361,7 +363,7 @@ Status Client::Impl::serve_connection() {
   net::Socket socket;
   if (Status status = connect(socket); !status.ok()) return status;
   net::MessageReader reader(kMaxMessageBytes);
-  last_received_ = clock_.now();
+  unanswered_since_.reset();
   if (Status status = send_due(socket, true); !status.ok()) return status;
   {
     const std::scoped_lock lock(mutex_);
@@ -370,8 +372,8 @@ Status Client::Impl::serve_connection() {
   }
   backoff_ = {};
   while (true) {
-    const MonotonicTime deadline =
-        std::min(next_heartbeat_, last_received_ + options_.coordinator_timeout);
+    MonotonicTime deadline = next_heartbeat_;
+    if (unanswered_since_) deadline = std::min(deadline, *unanswered_since_ + answer_timeout_);
     pollfd fds[2] = {{socket.fd(), socket.poll_events(POLLIN), 0}, {wake_up_.fd(), POLLIN, 0}};
     // poll(2) does not report bytes that TLS has already decrypted.
     poll(fds, 2, socket.buffered() ? 0 : net::poll_timeout(deadline, clock_.now()));
@@ -383,9 +385,9 @@ Status Client::Impl::serve_connection() {
     if (fds[0].revents != 0 || socket.buffered()) {
       if (Status status = receive(socket, reader); !status.ok()) return status;
     }
-    if (clock_.now() - last_received_ >= options_.coordinator_timeout)
-      return Error{ExitCode::kPeerLost, fmt::format("the coordinator has not answered for {} s",
-                                                    in_seconds(options_.coordinator_timeout))};
+    if (unanswered_since_ && clock_.now() - *unanswered_since_ >= answer_timeout_)
+      return Error{ExitCode::kPeerLost, fmt::format("the coordinator has not answered for {:.3g} s",
+                                                    in_seconds(answer_timeout_))};
     if (Status status = send_due(socket, false); !status.ok()) return status;
   }
 }
@@ -407,8 +409,11 @@ Status Client::Impl::send_due(net::Socket& socket, bool first) {
     leaves = leave_to_send_.has_value();
     if (leaves) messages.emplace_back(Leave{who(), *leave_to_send_});
     if (first || clock_.now() >= next_heartbeat_) {
-      next_heartbeat_ = clock_.now() + options_.heartbeat_interval;
-      if (!first) messages.emplace_back(Heartbeat{who(), epoch(), progress_});
+      next_heartbeat_ = clock_.now() + heartbeat_interval_;
+      if (!first) {
+        messages.emplace_back(Heartbeat{who(), epoch(), progress_});
+        if (!unanswered_since_) unanswered_since_ = clock_.now();
+      }
     }
   }
   for (const ClientMessage& message : messages) {
@@ -434,7 +439,7 @@ Status Client::Impl::receive(net::Socket& socket, net::MessageReader& reader) {
   const Result<std::size_t> got = socket.try_read(buffer);
   if (!got.ok()) return got.error();
   if (*got == 0) return {};
-  last_received_ = clock_.now();
+  unanswered_since_.reset();
   reader.append({reinterpret_cast<const char*>(buffer.data()), *got});
   while (true) {
     auto text = reader.next();
@@ -491,6 +496,10 @@ void Client::Impl::handle(const ServerMessage& message) {
     end_epoch(refuse->message);
   } else if (const auto* reply = std::get_if<HeartbeatReply>(&message)) {
     job_is_running_ = reply->running;
+    if (reply->heartbeat_timeout > Duration::zero()) {
+      answer_timeout_ = std::min(options_.coordinator_timeout, reply->heartbeat_timeout / 3);
+      heartbeat_interval_ = std::min(options_.heartbeat_interval, answer_timeout_ / 3);
+    }
   } else if (std::holds_alternative<Acknowledge>(message)) {
     if (stage_ == Stage::kFinishing) stage_ = Stage::kFinished;
   }

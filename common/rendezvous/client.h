@@ -37,7 +37,10 @@ class Client {
     bool tls = false;               // must match the job; the coordinator refuses a mismatch
     std::uint64_t instance_id = 0;  // 0: a random one
     Duration heartbeat_interval = std::chrono::seconds(1);
-    // Without an answer for this long the client closes the connection and reconnects.
+    // Without an answer to a heartbeat for this long the client closes the connection and
+    // reconnects. A third of the job's heartbeat_timeout, if that is shorter: a connection may die
+    // without a word, and the coordinator must hear of this process on another one before it counts
+    // it as lost. Heartbeats are then at most a third of that apart.
     Duration coordinator_timeout = std::chrono::seconds(10);
     // Pause between attempts to connect. It doubles from min to max; each pause is multiplied by a
     // random factor from 0.5 to 1.

@@ -22,6 +22,8 @@ constexpr std::size_t kMaxName = 192;
 constexpr std::size_t kMaxReasonBytes = 2048;
 constexpr std::int64_t kMaxShards = 1 << 16;
 constexpr auto kMaxStep = std::int64_t{1} << 48;
+constexpr const char* kHeartbeatTimeout = "heartbeat_timeout_ms";
+constexpr auto kMaxMilliseconds = std::int64_t{1} << 48;
 
 // Replaces bytes that are not UTF-8, so that a message is always valid JSON.
 std::string dump(const json& message) {
@@ -229,7 +231,12 @@ json body(const Unavailable& unavailable) {
   return {{"type", "unavailable"}, {"reason", cut(unavailable.reason, kMaxReasonBytes)}};
 }
 json body(const Acknowledge&) { return {{"type", "acknowledged"}}; }
-json body(const HeartbeatReply& reply) { return {{"type", "pulse"}, {"running", reply.running}}; }
+json body(const HeartbeatReply& reply) {
+  return {{"type", "pulse"},
+          {"running", reply.running},
+          {kHeartbeatTimeout,
+           std::chrono::ceil<std::chrono::milliseconds>(reply.heartbeat_timeout).count()}};
+}
 
 Join join(Fields& fields) {
   Join result;
@@ -403,7 +410,11 @@ Result<ServerMessage> decode_server_message(std::string_view text) {
   }
   if (type == "acknowledged") return checked<ServerMessage>(fields, Acknowledge{});
   if (type == "pulse") {
-    const HeartbeatReply message{fields.has("running") && fields.boolean("running")};
+    HeartbeatReply message{fields.has("running") && fields.boolean("running")};
+    if (fields.has(kHeartbeatTimeout)) {
+      message.heartbeat_timeout =
+          std::chrono::milliseconds(fields.integer(kHeartbeatTimeout, 0, kMaxMilliseconds));
+    }
     return checked<ServerMessage>(fields, message);
   }
   fields.fail("type", fmt::format("is \"{}\", expected a type that a coordinator sends", type));

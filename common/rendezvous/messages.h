@@ -35,7 +35,8 @@ inline constexpr std::size_t kMaxMessageBytes = 1 << 20;
 
 // Answers every heartbeat, so that the client detects a dead coordinator.
 struct HeartbeatReply {
-  bool running = false;  // a membership epoch is current; false from an earlier version
+  bool running = false;          // a membership epoch is current; false from an earlier version
+  Duration heartbeat_timeout{};  // Settings::heartbeat_timeout in ms; 0 from an earlier version
 };
 
 // The coordinator closes the connection for now, because a limit was exceeded or a member that

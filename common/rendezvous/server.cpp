@@ -667,7 +667,7 @@ void Server::Impl::take_message(ConnectionId id, Connection& connection, const s
     beat->who = *connection.who;
     record_progress(*job, *beat);
     apply_from_member(std::move(*beat));
-    connection.send(HeartbeatReply{job->state.current()});
+    connection.send(HeartbeatReply{job->state.current(), job->state.settings.heartbeat_timeout});
   } else if (auto* finished = std::get_if<Finished>(&*message)) {
     apply_from_member(*finished);
   } else if (auto* leave = std::get_if<Leave>(&*message)) {

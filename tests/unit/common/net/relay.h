@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <list>
 #include <mutex>
 #include <string>
@@ -40,6 +41,21 @@ class Relay {
     reset_ = true;
     wake_.signal();
   }
+  // From now on the bytes of these connections go nowhere, and no end hears that the other closes.
+  void mute_connections() {
+    mute_ = true;
+    wake_.signal();
+  }
+  // How often `part` has been delivered.
+  std::size_t delivered(const std::string& part) const {
+    const std::scoped_lock lock(mutex_);
+    return count_of(part);
+  }
+  // Waits until it has been so often. False: not in time.
+  bool delivers(const std::string& part, std::size_t count, Duration limit) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, limit, [&] { return count_of(part) >= count; });
+  }
   // Alters the last byte of the next read from the client.
   void alter_next_byte() { alter_ = true; }
 
@@ -47,6 +63,7 @@ class Relay {
   struct Link {
     Socket client, server;
     bool over = false;
+    bool muted = false;
   };
 
   void run() {
@@ -55,6 +72,7 @@ class Relay {
       std::vector<pollfd> fds{
           {listener_.fd(), POLLIN, 0}, {stop_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
       for (const Link& link : links) {
+        if (link.muted) continue;
         fds.push_back({link.client.fd(), POLLIN, 0});
         fds.push_back({link.server.fd(), POLLIN, 0});
       }
@@ -67,7 +85,11 @@ class Relay {
         }
         links.clear();
       }
+      if (mute_.exchange(false)) {
+        for (Link& link : links) link.muted = true;
+      }
       for (Link& link : links) {
+        if (link.muted) continue;
         link.over =
             !forward(link.client, link.server, alter_) || !forward(link.server, link.client, no_);
       }
@@ -77,6 +99,15 @@ class Relay {
       auto server = connect_to(target_, within(std::chrono::seconds(20)));
       if (server.ok()) links.push_back({std::move(client).value(), std::move(server).value()});
     }
+  }
+
+  std::size_t count_of(const std::string& part) const {
+    std::size_t count = 0;
+    for (std::size_t at = recorded_.find(part); at != std::string::npos;
+         at = recorded_.find(part, at + part.size())) {
+      ++count;
+    }
+    return count;
   }
 
   static void send_reset_on_close(const Socket& socket) {
@@ -91,21 +122,22 @@ class Relay {
     if (!got.ok()) return false;
     if (*got == 0) return true;
     if (alter.exchange(false)) buffer[*got - 1] ^= std::byte{1};
-    {
-      const std::scoped_lock lock(mutex_);
-      recorded_.append(reinterpret_cast<const char*>(buffer.data()), *got);
-    }
-    return to
-        .write_all(std::span(std::as_const(buffer)).first(*got), within(std::chrono::seconds(20)))
-        .ok();
+    const bool written =
+        to.write_all(std::span(std::as_const(buffer)).first(*got), within(std::chrono::seconds(20)))
+            .ok();
+    const std::scoped_lock lock(mutex_);
+    recorded_.append(reinterpret_cast<const char*>(buffer.data()), *got);
+    changed_.notify_all();
+    return written;
   }
 
   const Address target_;
   Listener listener_;
   WakeUp stop_, wake_;
   mutable std::mutex mutex_;
+  std::condition_variable changed_;
   std::string recorded_;
-  std::atomic<bool> alter_ = false, no_ = false, reset_ = false;
+  std::atomic<bool> alter_ = false, no_ = false, reset_ = false, mute_ = false;
   std::thread thread_;
 };
 

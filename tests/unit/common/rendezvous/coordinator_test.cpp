@@ -104,6 +104,43 @@ TEST(Coordinator, ABrokenConnectionDoesNotEndTheEpoch) {
   EXPECT_FALSE(one->epoch_ended());
 }
 
+// Both connections go silent two seconds after the members have joined. Without others the
+// coordinator would count both members as lost ten seconds later.
+TEST(Coordinator, AConnectionThatDiesSilentlyDoesNotEndTheEpoch) {
+  ManualClock clock;
+  const auto server = serve(settings(2, 2, 2), clock);
+  net::Relay relay(server->address());
+  std::vector<std::unique_ptr<Client>> members;
+  std::vector<std::future<Result<Assignment>>> joins;
+  for (int index = 0; index < 2; ++index) {
+    Client::Options relayed = options(*server, index);
+    relayed.coordinator = relay.address();
+    relayed.heartbeat_interval = seconds(1);
+    relayed.clock = &clock;
+    members.push_back(client(relayed));
+    joins.push_back(join_later(*members.back()));
+  }
+  for (auto& joined : joins) ASSERT_EQ(joined.get().or_throw().epoch, 1u);
+  const auto advance_by_a_second = [&] {
+    const std::size_t replies = relay.delivered("pulse") + members.size();
+    clock.advance(seconds(1));
+    return relay.delivers("pulse", replies, kSoon);
+  };
+  ASSERT_TRUE(advance_by_a_second());
+  ASSERT_TRUE(advance_by_a_second()) << "who sends another heartbeat has read the first reply";
+  relay.mute_connections();
+  // The joins of those who are in an epoch.
+  for (int second = 0; !relay.delivers("\"holding\"", members.size(), milliseconds(500));
+       ++second) {
+    ASSERT_LT(second, 8);
+    clock.advance(seconds(1));
+  }
+  for (int second = 0; second < 9; ++second) ASSERT_TRUE(advance_by_a_second()) << second;
+  EXPECT_EQ(server->snapshot(kUid)->epoch, 1u);
+  EXPECT_EQ(server->snapshot(kUid)->loss_count, 0u);
+  for (const auto& member : members) EXPECT_FALSE(member->epoch_ended());
+}
+
 // The clock stands still, so only the report can end the epoch.
 TEST(Coordinator, TheExitOfAWorkerEndsTheEpochAtOnce) {
   Running job(settings(1, 2, 2), 2);

@@ -67,7 +67,9 @@ TEST(Messages, ServerMessagesRoundTrip) {
               .value())
           .replaced)
       << "of an earlier version";
-  EXPECT_TRUE(server_round_trip(HeartbeatReply{true}).running);
+  const HeartbeatReply reply = server_round_trip(HeartbeatReply{true, std::chrono::seconds(6)});
+  EXPECT_TRUE(reply.running);
+  EXPECT_EQ(reply.heartbeat_timeout, std::chrono::seconds(6));
   EXPECT_FALSE(
       std::get<HeartbeatReply>(decode_server_message(R"({"type": "pulse"})").value()).running)
       << "of an earlier version";
