@@ -13,8 +13,9 @@ namespace {
 using policy::StartProblem;
 using policy::StartProblemCause;
 
-// Values of a pod's status.reason and of the reason of its DisruptionTarget condition.
-constexpr std::array<std::string_view, 18> kInfrastructureReasons = {
+// Values of a pod's status.reason, of the reason of its DisruptionTarget condition, and of that of
+// an ended container.
+constexpr std::array<std::string_view, 19> kInfrastructureReasons = {
     "Evicted",
     "Preempted",
     "Preempting",
@@ -33,6 +34,7 @@ constexpr std::array<std::string_view, 18> kInfrastructureReasons = {
     "UnexpectedAdmissionError",
     "TopologyAffinityError",
     "ContainerStatusUnknown",
+    "Unknown",  // with exit code 255: containerd after a reboot of the node
 };
 // A kubelet rejects a pod with this prefix and the name of the resource that its node lacks, such
 // as OutOfcpu, OutOfephemeral-storage or OutOfhugepages-2Mi (pkg/kubelet/lifecycle/predicate.go).

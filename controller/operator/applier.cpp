@@ -196,7 +196,7 @@ class Applier::PlanExecution {
     const bool gone = removed.is(ErrorKind::kNotFound) ||
                       (removed.is(ErrorKind::kConflict) && !still_exists(deletion));
     const std::lock_guard lock(mutex_);
-    if (!removed && !gone) return record_error(removed.error());
+    if (!removed && !gone) return record_rejection(removed.error());
     log_.info("{}: deleted {}: {}", job_.metadata.name, deletion.name,
               policy::to_string(deletion.reason));
     expectations_.deleted[deletion.uid] = {gone || deletion.force, monotonic_now()};

@@ -24,6 +24,8 @@ constexpr std::chrono::seconds kEventsRecheckInterval{30};
 // Maximum number of pods per reconcile whose events are read. The pods of a job usually fail to
 // start for the same reason.
 constexpr int kMaxEventReads = 4;
+// Of an API server that limits requests; it asks for at most 32 s.
+constexpr std::chrono::seconds kLongestRetryAfter{60};
 constexpr const char* kContainerCreating = "ContainerCreating";
 
 // False for expected errors. For example, a watch event follows a conflict, and the end of a
@@ -246,7 +248,9 @@ void Reconciler::requeue(const std::string& key, const policy::Plan& plan,
     if (outcome.error && is_worth_logging(outcome.error->kind)) {
       log_->warn("{}: {}", key, outcome.error->sentence());
     }
-    deps_.queue.add_rate_limited(key);
+    const auto retry_after = outcome.error ? outcome.error->retry_after : std::nullopt;
+    deps_.queue.add_rate_limited(
+        key, std::min<Duration>(retry_after.value_or(Duration::zero()), kLongestRetryAfter));
     return;
   }
   deps_.queue.forget(key);

@@ -34,7 +34,9 @@ bool has_stale_key(const JobState& state, const Worker& worker) {
 std::optional<FailureKind> failure_kind_of(const JobState& state, const api::TrainJobStatus& status,
                                            const Worker& worker) {
   if (has_succeeded(state, status, worker.index)) return std::nullopt;
-  if (worker.phase == WorkerPhase::kFailed && !worker.terminating) return FailureKind::kExited;
+  const bool has_exited =
+      worker.phase == WorkerPhase::kFailed || worker.phase == WorkerPhase::kSucceeded;
+  if (has_exited && !worker.terminating) return FailureKind::kExited;
   if (worker.terminating) {
     // The exit code results from the deletion and does not matter.
     return is_lost(state, worker) ? FailureKind::kNodeLost : FailureKind::kDeleted;

@@ -30,12 +30,15 @@ bool is_recorded(const JobState& state, const api::TrainJobStatus& status, int i
                                     worker_name(state.observed.job, state.observed.traits, index));
 }
 
-// Many programs exit with 0 on SIGTERM, so the exit of a pod that is being deleted shows success
-// only if Tilewright's trainer ran in it.
+// Many programs exit with 0 on SIGTERM, so the exit of a pod that is being deleted or that its node
+// has stopped shows success only if Tilewright's trainer ran in it.
 bool exited_with_success(const JobState& state, int index) {
   const auto found = state.workers.find(index);
-  return found != state.workers.end() && found->second->phase == WorkerPhase::kSucceeded &&
-         (runs_tilewright(state.observed) || !found->second->terminating);
+  if (found == state.workers.end() || found->second->phase != WorkerPhase::kSucceeded) return false;
+  const Worker& worker = *found->second;
+  const bool was_stopped =
+      worker.terminating || worker.failure_cause == api::FailureCause::kInfrastructure;
+  return runs_tilewright(state.observed) || !was_stopped;
 }
 
 // Whether the exits with code 0 show that the output is written, in a job whose workers do not run

@@ -20,11 +20,11 @@ void WorkQueue::add_after(const std::string& key, Duration delay, Priority prior
   add_at(key, now + delay, priority, now);
 }
 
-void WorkQueue::add_rate_limited(const std::string& key) {
+void WorkQueue::add_rate_limited(const std::string& key, Duration at_least) {
   const std::lock_guard lock(mutex_);
   const MonotonicTime now = clock_();
   ++retries_;
-  add_at(key, now + backoff_.next(key), Priority::kNormal, now);
+  add_at(key, now + std::max(backoff_.next(key), at_least), Priority::kNormal, now);
 }
 
 void WorkQueue::add_at(const std::string& key, MonotonicTime due, Priority priority,

@@ -36,8 +36,9 @@ class WorkQueue {
 
   void add(const std::string& key, Priority priority = Priority::kNormal);
   void add_after(const std::string& key, Duration delay, Priority priority = Priority::kNormal);
-  // add_after() with the back-off of the key. Call forget() on success to reset the back-off.
-  void add_rate_limited(const std::string& key);
+  // add_after() with the back-off of the key, or `at_least` if that is longer. Call forget() on
+  // success to reset the back-off.
+  void add_rate_limited(const std::string& key, Duration at_least = Duration::zero());
   void forget(const std::string& key);
 
   // Waits for a key until `deadline`. The caller must call done() for the returned key. Returns

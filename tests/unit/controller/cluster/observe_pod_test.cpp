@@ -63,6 +63,12 @@ TEST(ObservePod, ReadsWhyAContainerEndedOrWaits) {
        WorkerPhase::kFailed, 137, "Error"},
       {R"({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."})",
        WorkerPhase::kFailed, std::nullopt, "Evicted", FailureCause::kInfrastructure},
+      {R"({"phase": "Failed", "reason": "Evicted", "containerStatuses": [{"name": "worker", "state":
+           {"terminated": {"exitCode": 0, "reason": "Completed"}}}]})",
+       WorkerPhase::kSucceeded, 0, "Evicted", FailureCause::kInfrastructure},
+      {R"({"phase": "Failed", "containerStatuses": [{"name": "worker", "state":
+           {"terminated": {"exitCode": 255, "reason": "Unknown"}}}]})",
+       WorkerPhase::kFailed, 255, "Unknown", FailureCause::kInfrastructure},
       {R"({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True",
            "reason": "PreemptionByScheduler"}], "containerStatuses": [{"name": "worker", "state":
            {"terminated": {"exitCode": 143, "reason": "Error"}}}]})",

@@ -474,6 +474,14 @@ TEST_F(ApplierTest, DistinguishesQuotaRejections) {
   EXPECT_FALSE(expectations.rejection);
 }
 
+TEST_F(ApplierTest, SaysThatThePodOfAFailedWorkerMayNotBeDeleted) {
+  api.answer(on_pod("DELETE", 1), 403, ScriptedApi::status(403, "Forbidden", "denied by a policy"));
+  EXPECT_FALSE(apply(full()).complete);
+  ASSERT_TRUE(expectations.rejection);
+  EXPECT_EQ(expectations.rejection->cause, policy::RejectionCause::kForbidden);
+  EXPECT_THAT(expectations.rejection->message, HasSubstr("denied by a policy"));
+}
+
 TEST_F(ApplierTest, ClearsTheRejectionAfterASuccess) {
   expectations.rejection = policy::Rejection{policy::RejectionCause::kQuotaExceeded, "used up"};
   Plan plan;

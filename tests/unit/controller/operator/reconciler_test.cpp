@@ -126,7 +126,8 @@ class ReconcilerTest : public ::testing::Test {
   ScriptedApi api_{throwing_options()};
   const kube::WriteGuard guard_{MonotonicTime::max()};
   TaskPool pool_{2};
-  workqueue::WorkQueue queue_;
+  MonotonicTime now_ = monotonic_now();
+  workqueue::WorkQueue queue_{workqueue::Backoff(), [this] { return now_; }};
   Metrics metrics_;
   const JobKeys keys_{net::SecretKey::from_bytes("0123456789abcdef0123456789abcdef").value()};
   const std::unique_ptr<RendezvousHub> hub_ =
@@ -163,6 +164,18 @@ TEST_F(ReconcilerTest, ReconcilesOtherJobsAfterAnException) {
   reconcile("ns/mrpc");
   EXPECT_EQ(queue_.stats().retries, 1U) << "of the job broken";
   EXPECT_THAT(api_.order(), Contains(kPostPods).Times(2)) << "the two workers of mrpc";
+}
+
+TEST_F(ReconcilerTest, WaitsAsLongAsAnOverloadedApiServerAsks) {
+  json busy = ScriptedApi::status(429, "TooManyRequests", "overloaded");
+  busy["details"]["retryAfterSeconds"] = 32;
+  api_.answer(kPostPods, 429, busy);
+  reconcile("ns/mrpc");
+  using TimedOut = workqueue::WorkQueue::TimedOut;
+  now_ += std::chrono::seconds(31);
+  EXPECT_TRUE(std::holds_alternative<TimedOut>(queue_.take(now_)));
+  now_ += std::chrono::seconds(1);
+  EXPECT_FALSE(std::holds_alternative<TimedOut>(queue_.take(now_)));
 }
 
 // Objects that are not watched, such as Secrets, cause no event that would trigger a reconcile.

@@ -180,6 +180,26 @@ TEST(JobTraits, AnExitBecauseOfADeletionIsNoSuccess) {
   }
 }
 
+// As when a kubelet runs out of memory or its node shuts down: it sends SIGTERM, deletes nothing.
+TEST(JobTraits, AnExitBecauseOfAnEvictionIsNoSuccess) {
+  for (const bool master : {false, true}) {
+    SCOPED_TRACE(master);
+    JobSimulator sim = foreign_job(1, master);
+    sim.start();
+    const std::string first = sim.worker(0).uid;
+    sim.succeed(0);
+    sim.worker(0).failure_cause = api::FailureCause::kInfrastructure;
+    sim.worker(0).reason = "Evicted";
+    sim.settle();
+    sim.start();
+    EXPECT_EQ(sim.status().phase, Phase::kRunning);
+    EXPECT_NE(sim.worker(0).uid, first);
+    EXPECT_THAT(sim.status().succeeded_workers, ::testing::IsEmpty());
+    EXPECT_EQ(sim.status().restarts.infrastructure, 1);
+    EXPECT_EQ(sim.status().failures.at(0).reason, "Evicted");
+  }
+}
+
 TEST(JobTraits, AnElasticJobEndsWithoutTheWorkersThatNeverRan) {
   JobSimulator sim = foreign_job(3);
   sim.job().spec.elastic_policy.min_replicas = 2;
