@@ -24,7 +24,7 @@ constexpr std::chrono::seconds kEventsRecheckInterval{30};
 // Maximum number of pods per reconcile whose events are read. The pods of a job usually fail to
 // start for the same reason.
 constexpr int kMaxEventReads = 4;
-// Of an API server that limits requests; it asks for at most 32 s.
+// Cap on the Retry-After of an API server, which asks for at most 32 s.
 constexpr std::chrono::seconds kLongestRetryAfter{60};
 constexpr const char* kContainerCreating = "ContainerCreating";
 

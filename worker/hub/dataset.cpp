@@ -196,8 +196,8 @@ DatasetFiles resolve_dataset(const DatasetRequest& request, const HubOptions& op
       if (auto found = find_arrow_dataset(options.datasets_cache, cached_name, request.config)) {
         if (!options.datasets_offline) {
           options.report(
-              fmt::format("data set {}: as the datasets library has prepared it in {}; "
-                          "not compared with the hub",
+              fmt::format("data set {}: as the datasets library has prepared it in {}; not "
+                          "compared with the hub",
                           name, options.datasets_cache.string()));
         }
         return {DatasetFiles::Format::kArrow, std::move(found->config), std::move(found->splits)};

@@ -188,9 +188,8 @@ fs::path resolve_model(const ModelRequest& request, const HubOptions& options) {
       // Of the request for the weights only: a job also asks for the config and the tokenizer.
       if (!options.offline && request.parts.weights && *commit != request.revision) {
         options.report(
-            fmt::format("model {}: {} is commit {} in the cache; not compared with the "
-                        "hub",
-                        name, request.revision, *commit));
+            fmt::format("model {}: {} is commit {} in the cache; not compared with the hub", name,
+                        request.revision, *commit));
       }
       return *cached;
     }
