@@ -112,9 +112,18 @@ void read_metadata(const json& metadata, Worker& worker) {
 
 // Needs the phase of the pod, and changes it to that of the worker's container.
 void read_containers(const json& status, const char* container, Worker& worker) {
-  read_container_state(
-      member(element_with(member(status, "containerStatuses"), "name", container), "state"),
-      worker);
+  const json& state =
+      member(element_with(member(status, "containerStatuses"), "name", container), "state");
+  const json& terminated = member(state, "terminated");
+  // A kubelet that stops a pod says so only with the pod's phase. The exit code alone means nothing
+  // if the program is any, because many exit with 0 on SIGTERM.
+  if (worker.phase == WorkerPhase::kRunning && !terminated.is_null() &&
+      container == std::string_view(api::kPyTorchContainer) &&
+      !other_containers_run(status, container)) {
+    worker.started = timestamp_member(terminated, "startedAt");
+    return;
+  }
+  read_container_state(state, worker);
   if (worker.phase == WorkerPhase::kFailed && !worker.exit_code) {
     if (const json& failed = find_failed_init_container(status); !failed.is_null()) {
       worker.init_container = string_member(failed, "name");

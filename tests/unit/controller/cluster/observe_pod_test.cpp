@@ -183,6 +183,24 @@ TEST(ObservePod, IsStillRunningOnlyForOtherContainers) {
   }
 }
 
+// The kubelet stops a pod of a PyTorchJob, whose program exits with 0 on SIGTERM.
+TEST(ObservePod, WaitsForThePhaseOfAPodThatRunsAnyProgram) {
+  json object = pod(R"({"phase": "Running", "containerStatuses": [{"name": "pytorch", "state":
+      {"terminated": {"exitCode": 0, "reason": "Completed"}}}]})");
+  object["metadata"]["ownerReferences"] = {{{"kind", "PyTorchJob"}}};
+  EXPECT_EQ(worker_of_pod(object)->phase, WorkerPhase::kRunning);
+  EXPECT_FALSE(worker_of_pod(object)->exit_code);
+  object["status"]["phase"] = "Succeeded";
+  EXPECT_EQ(worker_of_pod(object)->phase, WorkerPhase::kSucceeded);
+  object["status"].update({{"phase", "Failed"}, {"reason", "Terminated"}});
+  EXPECT_EQ(worker_of_pod(object)->failure_cause, FailureCause::kInfrastructure);
+  object["status"] = {{"phase", "Running"},
+                      {"containerStatuses",
+                       {{{"name", "pytorch"}, {"state", {{"terminated", {{"exitCode", 0}}}}}},
+                        {{"name", "sidecar"}, {"state", {{"running", json::object()}}}}}}};
+  EXPECT_EQ(worker_of_pod(object)->phase, WorkerPhase::kSucceeded) << "which may run for ever";
+}
+
 TEST(ObservePod, IgnoresExitCodesAndSignalsThatDoNotExist) {
   const auto exit_code = [](const char* code, const char* signal) {
     json status = json::parse(R"({"phase": "Failed", "containerStatuses": [{"name": "worker"}]})");
