@@ -1,4 +1,5 @@
 // Tests of what the policies do differently for a PyTorchJob, whose workers may run any program.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "controller/policy/messages.h"
