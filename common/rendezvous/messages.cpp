@@ -23,7 +23,6 @@ constexpr std::size_t kMaxReasonBytes = 2048;
 constexpr std::int64_t kMaxShards = 1 << 16;
 constexpr auto kMaxStep = std::int64_t{1} << 48;
 constexpr const char* kHeartbeatTimeout = "heartbeat_timeout_ms";
-constexpr auto kMaxMilliseconds = std::int64_t{1} << 48;
 
 // Replaces bytes that are not UTF-8, so that a message is always valid JSON.
 std::string dump(const json& message) {
@@ -412,8 +411,9 @@ Result<ServerMessage> decode_server_message(std::string_view text) {
   if (type == "pulse") {
     HeartbeatReply message{fields.has("running") && fields.boolean("running")};
     if (fields.has(kHeartbeatTimeout)) {
-      message.heartbeat_timeout =
-          std::chrono::milliseconds(fields.integer(kHeartbeatTimeout, 0, kMaxMilliseconds));
+      using std::chrono::milliseconds;
+      constexpr auto kMost = std::chrono::duration_cast<milliseconds>(kMaxSettingDuration).count();
+      message.heartbeat_timeout = milliseconds(fields.integer(kHeartbeatTimeout, 0, kMost));
     }
     return checked<ServerMessage>(fields, message);
   }

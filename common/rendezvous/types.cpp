@@ -30,7 +30,7 @@ Status check(const Settings& s) {
       {"reconnect_timeout", s.reconnect_timeout}, {"rejoin_timeout", s.rejoin_timeout},
       {"recovery_timeout", s.recovery_timeout},   {"close_timeout", s.close_timeout}};
   for (const auto& [name, value] : durations) {
-    if (value < Duration::zero() || value > std::chrono::hours(24))
+    if (value < Duration::zero() || value > kMaxSettingDuration)
       return refuse(
           fmt::format("rendezvous: {} is {} s, expected 0 to 86400", name, in_seconds(value)));
   }

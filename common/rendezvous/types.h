@@ -90,6 +90,8 @@ struct Progress {
   bool operator==(const Progress&) const = default;
 };
 
+inline constexpr Duration kMaxSettingDuration = std::chrono::hours(24);
+
 struct Settings {
   // Whether all epochs use the instruction set of the first one, as bitwise equal results need.
   // Otherwise each epoch uses the fastest one that its members have in common.

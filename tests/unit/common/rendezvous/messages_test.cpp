@@ -71,6 +71,8 @@ TEST(Messages, ServerMessagesRoundTrip) {
   EXPECT_TRUE(reply.running);
   EXPECT_EQ(reply.heartbeat_timeout, std::chrono::seconds(6));
   EXPECT_FALSE(
+      decode_server_message(R"({"type": "pulse", "heartbeat_timeout_ms": 86400001})").ok());
+  EXPECT_FALSE(
       std::get<HeartbeatReply>(decode_server_message(R"({"type": "pulse"})").value()).running)
       << "of an earlier version";
   EXPECT_EQ(client_round_trip(AgentFailed{"why"}).reason, "why");
