@@ -115,11 +115,12 @@ void read_containers(const json& status, const char* container, Worker& worker) 
   const json& state =
       member(element_with(member(status, "containerStatuses"), "name", container), "state");
   const json& terminated = member(state, "terminated");
+  const bool others_run =
+      worker.phase == WorkerPhase::kRunning && other_containers_run(status, container);
   // A kubelet that stops a pod says so only with the pod's phase. The exit code alone means nothing
   // if the program is any, because many exit with 0 on SIGTERM.
   if (worker.phase == WorkerPhase::kRunning && !terminated.is_null() &&
-      container == std::string_view(api::kPyTorchContainer) &&
-      !other_containers_run(status, container)) {
+      container == std::string_view(api::kPyTorchContainer) && !others_run) {
     worker.started = timestamp_member(terminated, "startedAt");
     return;
   }
@@ -133,8 +134,7 @@ void read_containers(const json& status, const char* container, Worker& worker) 
   // The pod's phase depends on its other containers too, and a kubelet reports Running for a moment
   // after its only container has ended.
   if (worker.phase != WorkerPhase::kPending && worker.exit_code) {
-    worker.pod_still_running =
-        worker.phase == WorkerPhase::kRunning && other_containers_run(status, container);
+    worker.pod_still_running = others_run;
     worker.phase = *worker.exit_code == 0 ? WorkerPhase::kSucceeded : WorkerPhase::kFailed;
   }
 }

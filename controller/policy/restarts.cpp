@@ -34,6 +34,7 @@ bool has_stale_key(const JobState& state, const Worker& worker) {
 std::optional<FailureKind> failure_kind_of(const JobState& state, const api::TrainJobStatus& status,
                                            const Worker& worker) {
   if (has_succeeded(state, status, worker.index)) return std::nullopt;
+  // With code 0 and without success: its node has stopped it.
   const bool has_exited =
       worker.phase == WorkerPhase::kFailed || worker.phase == WorkerPhase::kSucceeded;
   if (has_exited && !worker.terminating) return FailureKind::kExited;

@@ -53,11 +53,11 @@ bool is_integer(const Value& value) {
 }
 
 // The values that pandas.read_csv() takes as missing unless na_values says otherwise.
-bool is_word_for_missing(const Value& value) {
+bool is_word_for_missing(std::string_view text) {
   constexpr std::array<std::string_view, 18> kWords = {
       "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
       "<NA>", "N/A",      "NA",  "NULL",    "NaN",      "None", "n/a",  "nan",    "null"};
-  return value.kind == ValueKind::kField && std::ranges::find(kWords, value.text) != kWords.end();
+  return std::ranges::find(kWords, text) != kWords.end();
 }
 
 // Also 1.0, as pandas writes the integers of a column with a missing value.
@@ -106,7 +106,7 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
                           excerpt(value.text), type, type_));
   }
   if (distinct_.size() <= checkpoint::kMaxLabels) distinct_.emplace(value.text);
-  if (is_word_for_missing(value)) {
+  if (value.kind == ValueKind::kField && is_word_for_missing(value.text)) {
     if (missing_.empty()) {
       missing_ =
           fmt::format("{}: the label is missing: found {}, expected a number as in other rows",
@@ -114,7 +114,6 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
     }
     return;
   }
-  has_others_ = true;
   all_booleans_ = all_booleans_ && boolean_of(value).has_value();
   all_numbers_ = all_numbers_ && is_number(value);
   all_integers_ = all_integers_ && is_integer(value);
@@ -127,15 +126,22 @@ void LabelFinder::add(const RowSource& rows, const Value& value) {
   }
 }
 
+LabelType LabelFinder::type() const {
+  if (!missing_.empty()) return LabelType::kNames;
+  if (all_integers_) return LabelType::kIntegers;
+  if (all_numbers_) return LabelType::kNumbers;
+  return all_booleans_ ? LabelType::kBooleans : LabelType::kNames;
+}
+
 Labels LabelFinder::finish(const RowSource& rows) const {
-  Labels labels;
-  // Beside other words, or alone, these words are names.
-  const bool has_words = !missing_.empty();
-  if (has_words && has_others_ && all_numbers_) throw Failure(ExitCode::kData, missing_);
+  // Beside other words, or alone, a word for a missing number is a name.
+  if (!missing_.empty() && all_numbers_ && !std::ranges::all_of(distinct_, is_word_for_missing)) {
+    throw Failure(ExitCode::kData, missing_);
+  }
   // Classes that only their size would turn into the values of a regression.
   if (all_integers_ && !out_of_range_.empty()) throw Failure(ExitCode::kData, out_of_range_);
-  if (all_numbers_ && !all_integers_ && !has_words) {
-    labels.type = LabelType::kNumbers;
+  Labels labels{.type = type(), .names = {}, .all_whole = false};
+  if (labels.type == LabelType::kNumbers) {
     labels.all_whole = all_whole_;
     return labels;
   }
@@ -145,15 +151,13 @@ Labels LabelFinder::finish(const RowSource& rows) const {
   if (distinct_.size() > checkpoint::kMaxLabels) {
     fail(fmt::format("found more than {} different labels", checkpoint::kMaxLabels));
   }
-  if (all_integers_ && !has_words) {
-    labels.type = LabelType::kIntegers;
+  if (labels.type == LabelType::kIntegers) {
     std::set<std::int64_t> integers;  // different digits may give the same one
     for (const std::string& text : distinct_) {
       integers.insert(integer_of({ValueKind::kField, text}).value());
     }
     for (const std::int64_t integer : integers) labels.names.push_back(std::to_string(integer));
   } else {
-    labels.type = all_booleans_ && !has_words ? LabelType::kBooleans : LabelType::kNames;
     std::set<std::string> names;
     for (const std::string& text : distinct_) {
       names.insert(label_name(labels.type, {ValueKind::kField, text}));

@@ -36,10 +36,11 @@ class LabelFinder {
   Labels finish(const RowSource& rows) const;
 
  private:
+  LabelType type() const;
+
   std::string_view type_;     // in JSON or a table; empty: fields of a text file
   std::string out_of_range_;  // the message for the first integer of more than 64 bits
   std::string missing_;       // the message for the first word for a missing number
-  bool has_others_ = false;   // labels that are no such word
   bool all_booleans_ = true;
   bool all_integers_ = true;
   bool all_numbers_ = true;

@@ -464,6 +464,7 @@ class MemoryTest : public TrainerTest {
   };
 
   MemoryTest() : job_(make_job()) {}
+  ~MemoryTest() override { collectives::tested_epoch = 1; }
 
   Job make_job(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> flags = {
